@@ -1,0 +1,73 @@
+"""Every exception the queue raises, and why a lease can be lost.
+
+Exception
+├── InvalidTaskError (ValueError)     what was handed in can't be stored; nothing was
+├── LeaseLostError                    the lease isn't live; nothing was changed
+├── QueueUnavailableError             the database can't be reached; nothing is known to be stored
+└── IllegalTransitionError            a bug: a move that the rules don't allow
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .lease import Lease
+    from .transitions import Kind, State
+
+
+class InvalidTaskError(ValueError):
+    """A name, a bound, a payload or a result that can't be stored.
+
+    The message names the field or the path inside the payload and the bound, never the value.
+    Nothing of the call was stored.
+    """
+
+
+class LostReason(StrEnum):
+    """Why a lease isn't live. Where several apply, the first one of this list is given."""
+
+    SUPERSEDED = "superseded"  # the task has a newer token
+    CANCELLED = "cancelled"  # an operator took the task away
+    FINISHED = "finished"  # this delivery has ended already, by its own worker
+    ADOPTED = "adopted"  # the worker's successor of the same name took it back
+    CAPPED = "capped"  # the deadline had reached leased_at + max_lease
+    LAPSED = "lapsed"  # the deadline passed
+    GONE = "gone"  # no record is left
+
+
+class LeaseLostError(Exception):
+    """The lease isn't live: whatever the call was to do, nothing was changed.
+
+    Attributes:
+        lease: the lease as the caller held it.
+        reason: why it isn't live.
+    """
+
+    def __init__(self, lease: Lease, reason: LostReason) -> None:
+        super().__init__(lease, reason)
+        self.lease = lease
+        self.reason = reason
+
+    def __str__(self) -> str:
+        lease = self.lease
+        return (
+            f"{lease.queue}/{lease.id} attempt {lease.attempt} token {lease.token} "
+            f"is {self.reason}; nothing was changed"
+        )
+
+
+class QueueUnavailableError(Exception):
+    """The queue's database can't be reached, or didn't answer in time.
+
+    A call that raises this never claims to have worked. Where the answer to a commit was lost the
+    task may be stored all the same: enqueueing the same id again is safe.
+    """
+
+
+class IllegalTransitionError(Exception):
+    """A transition that may not follow the task's state. Never raised by correct stores."""
+
+    def __init__(self, kind: Kind, state: State | None) -> None:
+        super().__init__(f"{kind} may not follow {state or 'a task that is not held'}")

@@ -1,0 +1,110 @@
+"""The right to work on one task until its deadline, and its signed form for other processes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from django.core import signing
+
+from .errors import InvalidTaskError
+
+SALT: Final = "django_leasequeue.lease"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Lease:
+    """One delivery of one task: whoever holds it may work until ``deadline``.
+
+    Instants are the database's. ``seconds_left`` is how long the lease lasted when the database
+    answered: measure what is left of it from the moment the call was *sent*, by the process's
+    monotonic clock, never by comparing ``deadline`` with a wall clock. ``details`` are those of
+    the last heartbeat, the attempt before included. ``renewed`` is False where a heartbeat found
+    the task's row locked and stored nothing.
+    """
+
+    queue: str
+    tenant: str
+    id: str
+    life: UUID
+    token: int
+    attempt: int
+    max_attempts: int
+    worker: str
+    leased_at: datetime
+    deadline: datetime
+    max_lease: timedelta
+    seconds_left: float
+    priority: int = 0
+    path: str = ""
+    payload_text: str = "null"
+    details_text: str | None = None
+    renewed: bool = True
+
+    @property
+    def payload(self) -> Any:
+        """The task's payload, parsed anew at each call: nobody can change it for others."""
+        return json.loads(self.payload_text)
+
+    @property
+    def details(self) -> Any:
+        """What the last heartbeat left, of this attempt or the one before; None where nothing."""
+        return json.loads(self.details_text) if self.details_text else None
+
+    @property
+    def last_attempt(self) -> bool:
+        """Whether no further delivery follows this one."""
+        return self.attempt >= self.max_attempts
+
+    def to_string(self, *, using: str = "default") -> str:
+        """The lease as a signed string, without its payload.
+
+        It is a bearer right to this one delivery, for processes that share the SECRET_KEY.
+        Whether the lease is live is always asked of the database.
+
+        Args:
+            using: the alias of the queue's database.
+        """
+        facts = asdict(self) | {
+            "using": using,
+            "life": str(self.life),
+            "leased_at": self.leased_at.isoformat(),
+            "deadline": self.deadline.isoformat(),
+            "max_lease": self.max_lease // timedelta(microseconds=1),
+        }
+        del facts["payload_text"], facts["details_text"], facts["renewed"]
+        return signing.dumps(facts, salt=SALT)
+
+    @classmethod
+    def from_string(cls, text: str, *, now: datetime, using: str = "default") -> Lease:
+        """The lease that ``to_string`` wrote.
+
+        Args:
+            now: the database's clock (``Queue.now()``).
+            using: the alias of the queue's database.
+
+        Raises:
+            InvalidTaskError: not signed by this site, for another database, or older than the
+                longest life its lease could have had.
+        """
+        try:
+            facts = signing.loads(text, salt=SALT)
+        except signing.BadSignature:
+            raise InvalidTaskError(
+                "the lease string was not signed by this site"
+            ) from None
+        if facts.pop("using") != using:
+            raise InvalidTaskError(
+                f"the lease string is not for the database {using!r}"
+            )
+        facts["life"] = UUID(facts["life"])
+        facts["leased_at"] = datetime.fromisoformat(facts["leased_at"])
+        facts["deadline"] = datetime.fromisoformat(facts["deadline"])
+        facts["max_lease"] = timedelta(microseconds=facts["max_lease"])
+        lease = cls(**facts)
+        if now >= lease.leased_at + lease.max_lease:
+            raise InvalidTaskError("the lease string has expired")
+        return lease

@@ -1,0 +1,219 @@
+"""The two tables: the log, and the projection that is its fold.
+
+Nothing here changes a task: the stores do. The managers refuse what would rewrite history.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NoReturn
+
+from django.db import models
+from django.db.models import F, Q
+from django.utils.translation import gettext_lazy as _
+
+from .fields import ExactCharField, Instant
+from .transitions import Kind, State, TaskRecord, Transition
+from .validation import CHARACTERS_MAX
+
+STORED_STATES: Final = (State.READY, State.LEASED, State.DEAD)
+
+
+class AppendOnlyError(TypeError):
+    """The log, and the tasks that follow from it, are not changed through the ORM."""
+
+
+def refuse(*_: Any, **__: Any) -> NoReturn:
+    raise AppendOnlyError(
+        "the queue's tables are written by the queue only: use its moves"
+    )
+
+
+class ReadOnlyQuerySet(models.QuerySet[Any]):
+    """A queryset that reads. PostgreSQL refuses the rest for the log on its own account."""
+
+    update = delete = update_or_create = get_or_create = refuse
+    create = bulk_create = bulk_update = refuse
+
+
+class TaskTransition(models.Model):
+    """One row of the append-only log. Its primary key is the log position."""
+
+    id = models.BigAutoField(_("position"), primary_key=True)
+    life = models.UUIDField(_("life"))
+    kind = ExactCharField(_("kind"), max_length=20, choices=[(k, k) for k in Kind])
+    at = Instant(_("at"))
+    queue = ExactCharField(_("queue"), max_length=CHARACTERS_MAX["queue"])
+    tenant = ExactCharField(
+        _("tenant"), max_length=CHARACTERS_MAX["tenant"], blank=True
+    )
+    attempt = models.IntegerField(_("attempt"))
+    token = models.BigIntegerField(_("fencing token"), null=True)
+    worker = ExactCharField(_("worker"), max_length=CHARACTERS_MAX["worker"], null=True)
+    visible_at = Instant(_("visible at"), null=True)
+    task_id = ExactCharField(_("id"), max_length=CHARACTERS_MAX["id"], null=True)
+    payload = models.TextField(_("payload"), null=True)
+    data = models.TextField(_("data"), null=True)
+
+    objects = ReadOnlyQuerySet.as_manager()
+
+    class Meta:
+        db_table = "leasequeue_transition"
+        verbose_name = _("transition")
+        verbose_name_plural = _("transitions")
+        indexes = [
+            models.Index(fields=["life", "id"], name="leasequeue_transition_life")
+        ]
+
+    save = delete = refuse
+
+    def __str__(self) -> str:
+        return f"{self.id} {self.kind} {self.queue}"
+
+    @property
+    def transition(self) -> Transition:
+        """The row as the state machine knows it."""
+        return Transition(
+            kind=Kind(self.kind),
+            at=self.at,
+            life=self.life,
+            queue=self.queue,
+            tenant=self.tenant,
+            attempt=self.attempt,
+            token=self.token,
+            worker=self.worker,
+            visible_at=self.visible_at,
+            position=self.id,
+            id=self.task_id,
+            payload=self.payload,
+            data=self.data,
+        )
+
+
+class Task(models.Model):
+    """A held task: the fold of its transitions, plus what finds it fast.
+
+    ``live_key`` and ``lane`` follow from the other columns: the dedupe key while it binds, and
+    where PostgreSQL looks for the task: 'now' (written down as visible), 'later' (will become due
+    by time), NULL (a dead letter).
+    """
+
+    seq = models.BigIntegerField(_("number"), primary_key=True)
+    life = models.UUIDField(_("life"), unique=True)
+    queue = ExactCharField(_("queue"), max_length=CHARACTERS_MAX["queue"])
+    tenant = ExactCharField(
+        _("tenant"), max_length=CHARACTERS_MAX["tenant"], blank=True
+    )
+    task_id = ExactCharField(_("id"), max_length=CHARACTERS_MAX["id"])
+    path = models.TextField(_("task"), blank=True)
+    payload = models.TextField(_("payload"))
+    priority = models.SmallIntegerField(_("priority"))
+    dedupe_key = ExactCharField(
+        _("dedupe key"), max_length=CHARACTERS_MAX["dedupe_key"], null=True
+    )
+    live_key = ExactCharField(
+        max_length=CHARACTERS_MAX["dedupe_key"], null=True, editable=False
+    )
+    max_attempts = models.IntegerField(_("max attempts"))
+    visibility = models.DurationField(_("visibility"))
+    max_lease = models.DurationField(_("max lease"))
+    state = ExactCharField(
+        _("state"), max_length=10, choices=[(s, s) for s in STORED_STATES]
+    )
+    visible_at = Instant(_("visible at"))
+    attempt = models.IntegerField(_("attempt"))
+    token = models.BigIntegerField(_("fencing token"), null=True)
+    worker = ExactCharField(_("worker"), max_length=CHARACTERS_MAX["worker"], null=True)
+    leased_at = Instant(_("leased at"), null=True)
+    details = models.TextField(_("details"), null=True)
+    last_error = models.TextField(_("last error"), blank=True)
+    lane = ExactCharField(max_length=5, null=True, editable=False)
+
+    objects = ReadOnlyQuerySet.as_manager()
+
+    class Meta:
+        db_table = "leasequeue_task"
+        verbose_name = _("task")
+        verbose_name_plural = _("tasks")
+        constraints = [
+            models.UniqueConstraint(
+                fields=["queue", "tenant", "task_id"], name="leasequeue_task_id"
+            ),
+            models.UniqueConstraint(
+                fields=["queue", "tenant", "live_key"], name="leasequeue_task_live_key"
+            ),
+        ]
+        indexes = [
+            # The two never hold the same row, so that a task costs one entry at a time.
+            models.Index(
+                F("queue"),
+                F("tenant"),
+                F("priority").desc(),
+                F("visible_at"),
+                F("seq"),
+                condition=Q(lane="now"),
+                name="leasequeue_task_now",
+            ),
+            models.Index(
+                fields=["queue", "visible_at", "seq"],
+                condition=Q(lane="later"),
+                name="leasequeue_task_later",
+            ),
+            models.Index(
+                fields=["queue", "seq"],
+                condition=Q(state="dead"),
+                name="leasequeue_task_dead",
+            ),
+        ]
+
+    save = delete = refuse
+
+    def __str__(self) -> str:
+        return f"{self.queue}/{self.task_id}"
+
+    @property
+    def record(self) -> TaskRecord:
+        """The row as the state machine knows it."""
+        return TaskRecord(
+            seq=self.seq,
+            life=self.life,
+            queue=self.queue,
+            tenant=self.tenant,
+            id=self.task_id,
+            path=self.path,
+            payload=self.payload,
+            priority=self.priority,
+            dedupe_key=self.dedupe_key,
+            max_attempts=self.max_attempts,
+            visibility=self.visibility,
+            max_lease=self.max_lease,
+            state=State(self.state),
+            visible_at=self.visible_at,
+            attempt=self.attempt,
+            token=self.token,
+            worker=self.worker,
+            leased_at=self.leased_at,
+            details=self.details,
+            last_error=self.last_error,
+        )
+
+
+class Turn(models.Model):
+    """Whose turn it was: the rotation between a queue's tenants, newest position last.
+
+    Rows are only inserted, and pruned at the low end, so that claimers share no hot row. Losing
+    them all loses nothing but the place in the lap.
+    """
+
+    pk = models.CompositePrimaryKey("queue", "stamp", "token")
+    queue = ExactCharField(max_length=CHARACTERS_MAX["queue"])
+    stamp = models.BigIntegerField()
+    token = models.BigIntegerField()
+    tenant = ExactCharField(max_length=CHARACTERS_MAX["tenant"], blank=True)
+
+    class Meta:
+        db_table = "leasequeue_turn"
+        verbose_name = _("turn")
+        verbose_name_plural = _("turns")
+
+    def __str__(self) -> str:
+        return f"{self.queue}: {self.tenant}"

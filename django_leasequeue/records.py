@@ -1,0 +1,137 @@
+"""The values that cross layers: what is handed in, what comes back. Frozen, without behaviour."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any, Final
+from uuid import UUID
+
+from .transitions import State
+
+
+class All:
+    """The type of ``ALL``: every tenant, said explicitly."""
+
+    def __repr__(self) -> str:
+        return "ALL"
+
+
+ALL: Final = All()
+
+
+class Disposition(StrEnum):
+    """What became of a task whose attempt failed."""
+
+    RETRYING = "retrying"
+    DEAD_LETTERED = "dead_lettered"
+    DROPPED = "dropped"
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewTask:
+    """One task to enqueue; what is None comes from the queue's policy. Times in seconds."""
+
+    payload: Any
+    id: str | None = None
+    tenant: str = ""
+    priority: int = 0
+    dedupe_key: str | None = None
+    run_after: datetime | timedelta | None = None
+    max_attempts: int | None = None
+    visibility: float | None = None
+    max_lease: float | None = None
+    path: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Admitted:
+    """A new task after validation: everything resolved, the payload as JSON text."""
+
+    life: UUID
+    id: str
+    tenant: str
+    path: str
+    priority: int
+    payload: str
+    dedupe_key: str | None
+    run_after: datetime | timedelta | None
+    max_attempts: int
+    visibility: timedelta
+    max_lease: timedelta
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EnqueuedTask:
+    """The stored task that an enqueue answers with.
+
+    ``duplicate`` says that nothing was added: the id was held, or the dedupe key live, and this
+    is the task that holds it; ``state`` then tells waiting from running.
+    """
+
+    life: UUID
+    id: str
+    tenant: str
+    state: State
+    duplicate: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Depth:
+    """How many tasks a queue holds, by what the clock says of them at this instant."""
+
+    visible: int
+    scheduled: int
+    leased: int
+    dead: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stats:
+    """A queue's depth and the age of its oldest visible task, in seconds (None: none visible)."""
+
+    depth: Depth
+    oldest_visible_age: float | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Attempt:
+    """One delivery of a task, as the log tells it.
+
+    ``error`` is None where the attempt didn't fail: it is running, it succeeded, or its worker
+    vanished (``outcome`` tells which). ``round`` counts from 0 and grows with each redrive.
+    """
+
+    round: int
+    attempt: int
+    token: int
+    worker: str
+    started_at: datetime
+    ended_at: datetime | None
+    outcome: str
+    error: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DeadLetter:
+    """A task that stopped: its attempts ran out, or it failed for good."""
+
+    life: UUID
+    id: str
+    tenant: str
+    path: str
+    payload: Any
+    attempts: int
+    error: str
+    at: datetime
+    failures: tuple[Attempt, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RedriveBatch:
+    """What a redrive moved, and why the rest stayed: ids to reasons."""
+
+    redriven: int
+    skipped: Mapping[str, str] = field(default_factory=dict)

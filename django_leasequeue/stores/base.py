@@ -1,0 +1,206 @@
+"""The contract of a store: every move of a task, in the order of its life.
+
+A store is the only place that changes a task. Each move is atomic (the log row and the projection
+commit together or not at all), happens under the task's row lock, and reads the clock once: the
+database's, unless a clock was given. Arguments are validated before they get here; times are
+``timedelta``, JSON is text. What the clock has done to a lease counts whether or not it was
+written down.
+
+Moves on leases never raise for a lost lease: they answer which tokens they accepted, and
+``lost_reason`` says why of the others.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Final, Protocol
+from uuid import UUID
+
+from django.db import transaction
+from django.dispatch import Signal
+
+from .. import signals
+from ..errors import LostReason
+from ..lease import Lease
+from ..records import Admitted, All, Depth, EnqueuedTask, RedriveBatch
+from ..transitions import Kind, TaskRecord, Transition, lost_reason
+
+BATCH: Final = 100  # rows a settling or operator's statement touches at a time
+
+
+class Clock(Protocol):
+    """Where the time comes from when it isn't the database: a test's fake clock."""
+
+    def now(self) -> datetime:
+        """The present instant, in UTC."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Finish:
+    """A lease whose work is done, and its result as JSON text."""
+
+    lease: Lease
+    result: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Failure:
+    """A lease whose attempt failed, and what follows: RETRIED (after *delay*), DEAD or DROPPED.
+
+    ``error`` is a JSON object as text: type, message, traceback, summary (one line).
+    """
+
+    lease: Lease
+    kind: Kind
+    error: str
+    delay: timedelta = timedelta(0)
+
+
+SIGNALS: Final[dict[Kind, Signal]] = {
+    Kind.RETRIED: signals.task_retried,
+    Kind.LAPSED: signals.task_retried,
+    Kind.DEAD: signals.task_dead,
+    Kind.REDRIVEN: signals.task_redriven,
+}
+
+
+class Store(ABC):
+    """The tasks of one database."""
+
+    def __init__(self, using: str, clock: Clock | None = None) -> None:
+        self.using = using
+        self.clock = clock
+
+    @abstractmethod
+    def now(self) -> datetime:
+        """The present instant on the database's clock."""
+
+    @abstractmethod
+    def enqueue(self, queue: str, tasks: Sequence[Admitted]) -> list[EnqueuedTask]:
+        """Store the tasks that aren't duplicates, all or none, and answer one each, in order.
+
+        A duplicate of a task whose transaction is still open waits for it and looks again.
+        Joins the caller's transaction; a duplicate never aborts it.
+        """
+
+    @abstractmethod
+    def claim(self, queue: str, *, worker: str, limit: int) -> list[Lease]:
+        """Lease up to *limit* visible tasks, in the queue's order; never waits for a row lock."""
+
+    @abstractmethod
+    def heartbeat(self, lease: Lease, details: str | None) -> Lease | None:
+        """Move the deadline to min(now + V, leased at + L); None where the lease isn't live.
+
+        Never waits for a row lock: where the row is locked nothing is stored and the lease comes
+        back with ``renewed=False``.
+        """
+
+    @abstractmethod
+    def complete(self, finishes: Sequence[Finish]) -> set[int]:
+        """Acknowledge the leases that are live; their tokens come back."""
+
+    @abstractmethod
+    def fail(self, failures: Sequence[Failure]) -> set[int]:
+        """Record the failures of the leases that are live; their tokens come back."""
+
+    @abstractmethod
+    def release(self, leases: Sequence[Lease]) -> set[int]:
+        """Give back what never started: ready at its former visible time, attempt not counted."""
+
+    @abstractmethod
+    def settle(self, queue: str, *, limit: int = BATCH) -> int:
+        """Write down what the clock has done to up to *limit* tasks, oldest due first; how many.
+
+        Steps over rows locked by others. Nothing depends on it being called.
+        """
+
+    @abstractmethod
+    def adopt(self, queue: str, worker: str) -> list[TaskRecord]:
+        """Take back every live lease of *worker*: ready now, or dead where attempts ran out."""
+
+    @abstractmethod
+    def redrive(
+        self,
+        queue: str,
+        ids: Sequence[str],
+        *,
+        tenant: str,
+        by: str | None,
+        reason: str | None,
+    ) -> RedriveBatch:
+        """Make dead letters ready again, attempts from 1; the rest is skipped, with the reason.
+
+        Rows locked by others are skipped as busy; a key that a live task holds skips its letter.
+        """
+
+    @abstractmethod
+    def cancel(
+        self, queue: str, id: str, *, tenant: str, by: str | None, reason: str | None
+    ) -> bool:
+        """Take a held task away; False where no task of that id is held."""
+
+    @abstractmethod
+    def find(self, life: UUID) -> TaskRecord | None:
+        """The held task as stored; None where it has left or never was."""
+
+    @abstractmethod
+    def held(self, queue: str, id: str, tenant: str) -> TaskRecord | None:
+        """The held task of that id, as stored."""
+
+    @abstractmethod
+    def history(self, lives: Iterable[UUID], *, since: int = 0) -> list[Transition]:
+        """The transitions of those lives from log position *since* on, in log order."""
+
+    @abstractmethod
+    def dead(
+        self, queue: str, *, tenant: str | All, after: int = 0, limit: int = BATCH
+    ) -> list[TaskRecord]:
+        """A page of dead letters, by the clock, in enqueue order, from behind seq *after*."""
+
+    @abstractmethod
+    def depth(self, queue: str) -> Depth:
+        """How many tasks are visible, scheduled, leased and dead, by the clock."""
+
+    @abstractmethod
+    def oldest_visible(self, queue: str) -> timedelta | None:
+        """How long the oldest visible task has been visible; None where nothing is."""
+
+    @abstractmethod
+    def next_due(self, queue: str) -> timedelta | None:
+        """How long until a scheduled time or a deadline comes due; None where nothing will."""
+
+    def lost_reason(self, lease: Lease) -> LostReason | None:
+        """Why *lease* isn't live; None where it is. Takes no lock."""
+        task, history = (
+            self.find(lease.life),
+            self.history([lease.life], since=lease.token),
+        )
+        return lost_reason(lease.token, task, history, self.now())
+
+    def announce(self, moves: Iterable[tuple[str, Transition]]) -> None:
+        """Send the signals of *moves* (task id, transition) once they are committed."""
+        for id, transition in moves:
+            if signal := SIGNALS.get(transition.kind):
+                self.on_commit(partial(self.send, signal, id, transition))
+
+    def send(self, signal: Signal, id: str, transition: Transition) -> None:
+        signal.send_robust(
+            type(self),
+            using=self.using,
+            queue=transition.queue,
+            tenant=transition.tenant,
+            id=id,
+            life=transition.life,
+            attempt=transition.attempt,
+            token=transition.token,
+            worker=transition.worker,
+            error=transition.facts.get("error"),
+        )
+
+    def on_commit(self, act: Callable[[], None]) -> None:
+        """Do *act* after the commit of the transaction this call belongs to."""
+        transaction.on_commit(act, using=self.using, robust=True)

@@ -1,0 +1,178 @@
+"""What may be stored: JSON values, names, sizes. Pure; every store relies on it alike.
+
+Errors name the field or the path inside the value, never the value: it may be a secret.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from django.conf import settings
+from django.utils import timezone
+
+from .errors import InvalidTaskError
+from .transitions import json_text
+
+PAYLOAD_BYTES_MAX: Final = 1024 * 1024
+DETAILS_BYTES_MAX: Final = 64 * 1024
+DEPTH_MAX: Final = 200  # deeper than any sane payload, well inside every parser's limit
+DELAY_MAX: Final = timedelta(days=3660)
+CHARACTERS_MAX: Final = {
+    "queue": 100,
+    "tenant": 100,
+    "id": 200,
+    "dedupe_key": 200,
+    "worker": 200,
+}
+CONTROL: Final = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+UNSTORABLE: Final = re.compile(r"[\x00\ud800-\udfff]")
+
+
+def name(field: str, value: Any, *, empty: bool = False) -> str:
+    """*value*, a name that every database stores byte for byte.
+
+    Args:
+        field: queue, tenant, id, dedupe_key or worker.
+        empty: whether the empty string is a name (it is one for tenants).
+
+    Raises:
+        InvalidTaskError: not a string, empty, too long, or with control characters.
+    """
+    limit = CHARACTERS_MAX[field]
+    if not isinstance(value, str):
+        raise InvalidTaskError(
+            f"{field} must be a string of at most {limit} characters"
+        )
+    if not value and not empty:
+        raise InvalidTaskError(f"{field} must not be empty")
+    if len(value) > limit:
+        raise InvalidTaskError(
+            f"{field} has {len(value)} characters, at most {limit} are allowed"
+        )
+    if CONTROL.search(value):
+        raise InvalidTaskError(
+            f"{field} must not contain control characters or lone surrogates"
+        )
+    return str(value)
+
+
+def payload_text(
+    value: Any, *, field: str = "payload", bytes_max: int = PAYLOAD_BYTES_MAX
+) -> str:
+    """*value* as JSON text.
+
+    Raises:
+        InvalidTaskError: not JSON (naming the path), or larger than *bytes_max* bytes of UTF-8.
+    """
+    check_json(value, "", 0, field)
+    try:
+        text = json_text(value)
+    except ValueError:  # an integer of more digits than Python writes
+        raise InvalidTaskError(
+            f"{field} holds a number that JSON text can't carry"
+        ) from None
+    size = len(text.encode())
+    if size > bytes_max:
+        raise InvalidTaskError(
+            f"{field} has {size} bytes, at most {bytes_max} are allowed"
+        )
+    return text
+
+
+def check_json(value: Any, path: str, depth: int, field: str) -> None:
+    """Walk *value* and refuse the first thing that JSON, or a database, can't hold."""
+    if value is None or isinstance(value, bool | int):
+        return
+    if isinstance(value, str):
+        if UNSTORABLE.search(value):
+            refuse(path, field, "text with a NUL character or a lone surrogate")
+    elif isinstance(value, float):
+        if not math.isfinite(value):
+            refuse(path, field, "a float that isn't finite")
+    elif depth >= DEPTH_MAX:
+        refuse(path, field, f"more than {DEPTH_MAX} levels")
+    elif isinstance(value, dict):
+        check_object(value, path, depth, field)
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            check_json(item, f"{path}[{index}]", depth + 1, field)
+    else:
+        refuse(path, field, type(value).__name__)
+
+
+def check_object(value: dict[Any, Any], path: str, depth: int, field: str) -> None:
+    for key, item in value.items():
+        if not isinstance(key, str):
+            refuse(path, field, f"a key of type {type(key).__name__}")
+        if UNSTORABLE.search(key):
+            shown = ascii(key)[1:-1]
+            refuse(
+                join(path, shown),
+                field,
+                "a key with a NUL character or a lone surrogate",
+            )
+        check_json(item, join(path, key), depth + 1, field)
+
+
+def join(path: str, key: str) -> str:
+    return f"{path}.{key}" if path else key
+
+
+def refuse(path: str, field: str, what: str) -> None:
+    where = f"{field} at {path}" if path else field
+    raise InvalidTaskError(f"{where} is not JSON: {what}")
+
+
+def instant(field: str, value: Any) -> datetime | timedelta | None:
+    """*value* as an aware instant, a delay, or None.
+
+    A naive datetime is local time of ``TIME_ZONE`` where ``USE_TZ`` is off.
+
+    Raises:
+        InvalidTaskError: naive where ``USE_TZ`` is on, or of another type.
+    """
+    if value is None:
+        return None
+    if isinstance(value, timedelta):
+        if value > DELAY_MAX:
+            raise InvalidTaskError(
+                f"{field} must be at most {DELAY_MAX.days} days away"
+            )
+        return value
+    if not isinstance(value, datetime):
+        raise InvalidTaskError(f"{field} must be a datetime or a timedelta")
+    if timezone.is_aware(value):
+        try:
+            return value.astimezone(UTC)
+        except OverflowError:
+            raise InvalidTaskError(f"{field} is outside the years 1 to 9999") from None
+    if settings.USE_TZ:
+        raise InvalidTaskError(
+            f"{field} must be an aware datetime, because USE_TZ is on"
+        )
+    return timezone.make_aware(value).astimezone(UTC)
+
+
+def storable_text(text: str, characters_max: int) -> str:
+    """*text* made storable and cut, with a mark wherever that changed it."""
+    clean = UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", text)
+    if len(clean) <= characters_max:
+        return clean
+    return f"{clean[:characters_max]}… [cut: {len(clean)} characters]"
+
+
+def result_text(value: Any, *, bytes_max: int = PAYLOAD_BYTES_MAX) -> str:
+    """A task's return value as JSON text; what can't be stored is replaced by a marked note.
+
+    The work is done when its result arrives, so a result never makes a task fail.
+    """
+    try:
+        return payload_text(value, field="result", bytes_max=bytes_max)
+    except (InvalidTaskError, RecursionError) as error:
+        return json.dumps(
+            {"unstorable_result": type(value).__name__, "why": str(error)}
+        )

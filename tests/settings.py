@@ -1,0 +1,34 @@
+"""Settings of the tests: the example's, on two databases at once.
+
+``default`` is the PostgreSQL that ``example_project.pytest_devdb`` started, or DATABASE_URL;
+``sqlite`` is a file, because threads must not share an in-memory database's one connection.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+os.environ.setdefault("SECRET_KEY", "of the tests")
+
+from example_project.settings import *  # noqa: E402, F403
+from example_project.settings import DATABASES, with_two_writers  # noqa: E402
+
+FOLDER = Path(tempfile.mkdtemp(prefix="leasequeue-tests-"))
+atexit.register(shutil.rmtree, FOLDER, ignore_errors=True)
+
+DATABASES["sqlite"] = with_two_writers(
+    {"ENGINE": "django.db.backends.sqlite3", "NAME": str(FOLDER / "unused.sqlite3")}
+)
+for alias in DATABASES:
+    if DATABASES[alias]["ENGINE"].endswith("sqlite3"):
+        DATABASES[alias]["TEST"] = {"NAME": str(FOLDER / f"{alias}.sqlite3")}
+
+MEDIA_ROOT = str(FOLDER / "media")
+# The real ones are slow on purpose; no test is about passwords.
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+# pytest collects what is logged; a handler made here would outlive the stream it writes to.
+LOGGING = {}

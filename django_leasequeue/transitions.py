@@ -120,6 +120,11 @@ class TaskRecord:
         return self.attempt >= self.max_attempts
 
     @property
+    def payload_value(self) -> Any:
+        """The payload, parsed."""
+        return json.loads(self.payload)
+
+    @property
     def live_key(self) -> str | None:
         """The dedupe key, while it binds: a dead letter's key is free."""
         return None if self.state is State.DEAD else self.dedupe_key

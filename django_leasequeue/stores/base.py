@@ -20,7 +20,7 @@ from functools import partial
 from typing import Final, Protocol
 from uuid import UUID
 
-from django.db import transaction
+from django.db import connections, transaction
 from django.dispatch import Signal
 
 from .. import signals
@@ -202,5 +202,25 @@ class Store(ABC):
         )
 
     def on_commit(self, act: Callable[[], None]) -> None:
-        """Do *act* after the commit of the transaction this call belongs to."""
+        """Do *act* once the transaction this call belongs to is committed.
+
+        Equal acts are done once. Without autocommit and without ``atomic`` nobody tells us of the
+        commit: then nothing is done, and what was to be told is found by looking.
+        """
+        connection = connections[self.using]
+        if connection.in_atomic_block:
+            open_savepoints = set(connection.savepoint_ids)
+            # Pending under savepoints that are all still open: it lives and dies with us.
+            if any(
+                hook == act and under <= open_savepoints
+                for under, hook, *_ in connection.run_on_commit
+            ):
+                return
+        elif not connection.get_autocommit():
+            return
         transaction.on_commit(act, using=self.using, robust=True)
+
+    def inside_atomic(self) -> bool:
+        """Whether a caller's own ``atomic`` block is open; a TestCase's doesn't count."""
+        blocks = connections[self.using].atomic_blocks
+        return bool(blocks) and not blocks[-1]._from_testcase

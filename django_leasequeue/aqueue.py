@@ -1,0 +1,116 @@
+"""The async side of the queue.
+
+Database steps run through ``sync_to_async(thread_sensitive=True)``: in the thread of the caller's
+own connection, so that they join its transaction. A step that has begun is never torn: a caller
+that is cancelled meanwhile goes when it has ended, and a lease it brought is given back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+
+from asgiref.sync import sync_to_async
+
+from .errors import LeaseLostError, QueueUnavailableError
+from .lease import Lease
+from .records import ALL, All, DeadLetter
+
+if TYPE_CHECKING:
+    from .queue import Queue
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Q = TypeVar("Q")
+
+
+def twin(
+    method: Callable[Concatenate[Q, P], R],
+) -> Callable[Concatenate[Q, P], Coroutine[Any, Any, R]]:
+    """The async form of *method*: same arguments, same answer, same errors."""
+
+    @functools.wraps(method)
+    async def step(self: Q, *args: P.args, **kwargs: P.kwargs) -> R:
+        answer: R = await whole(
+            sync_to_async(getattr(self, method.__name__))(*args, **kwargs)
+        )
+        return answer
+
+    step.__name__ = f"a{method.__name__}"
+    step.__doc__ = f"See {method.__name__}()."
+    return step
+
+
+async def whole(step: Awaitable[R], interrupt: Callable[[], None] | None = None) -> R:
+    """The answer of *step*, which is let end even where the caller is cancelled.
+
+    Args:
+        interrupt: makes the step end soon.
+    """
+    running = asyncio.ensure_future(step)
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        if interrupt:
+            interrupt()
+        await asyncio.wait([running])
+        raise
+
+
+class AsyncQueueMixin:
+    """The async calls that are more than a step: they wait, or they page."""
+
+    async def aclaim(self: Queue, *, worker: str, limit: int = 1) -> list[Lease]:  # type: ignore[misc]
+        """See claim(). Where the caller is cancelled, what was claimed is given back."""
+        step = asyncio.ensure_future(
+            sync_to_async(self.claim)(worker=worker, limit=limit)
+        )
+        try:
+            return await asyncio.shield(step)
+        except asyncio.CancelledError:
+            await asyncio.wait([step])
+            if not step.cancelled() and not step.exception() and step.result():
+                with contextlib.suppress(LeaseLostError, QueueUnavailableError):
+                    await sync_to_async(self.release_many)(step.result())
+            raise
+
+    async def apoll(self: Queue, *, worker: str, wait: float = 0.0) -> Lease | None:  # type: ignore[misc]
+        """See poll(). The event loop goes on meanwhile; a cancelled wait leaves no lease behind."""
+        end = self.monotonic() + wait
+        leases = await self.aclaim(worker=worker)
+        if leases or wait <= 0:
+            return leases[0] if leases else None
+        with self.borrowed_sleeper() as sleeper:
+            # A sleeper talks to the server: not on the event loop.
+            await whole(asyncio.to_thread(sleeper.__enter__))
+            try:
+                while True:
+                    due = await sync_to_async(self.seconds_until_due)()
+                    lease = await self.aclaim_one(worker, end)
+                    left = end - self.monotonic()
+                    if lease or left <= 0:
+                        return lease
+                    pause = min(left, due, self.options.poll_interval)
+                    await whole(asyncio.to_thread(sleeper.sleep, pause), sleeper.wake)
+            finally:
+                await whole(asyncio.to_thread(sleeper.__exit__, None, None, None))
+
+    async def aclaim_one(self: Queue, worker: str, end: float) -> Lease | None:  # type: ignore[misc]
+        try:
+            leases = await self.aclaim(worker=worker)
+        except QueueUnavailableError:
+            if end <= self.monotonic():
+                raise
+            return None
+        return leases[0] if leases else None
+
+    async def adead_letters(
+        self: Queue, *, tenant: str | All = ALL
+    ) -> AsyncIterator[DeadLetter]:  # type: ignore[misc]
+        """See dead_letters()."""
+        letters = self.dead_letters(tenant=tenant)
+        while letter := await sync_to_async(next)(letters, None):
+            yield letter

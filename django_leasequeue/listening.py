@@ -1,0 +1,161 @@
+"""The sleeper on PostgreSQL: a LISTEN connection that is mended when it breaks.
+
+See ``wakeups`` for the order of steps that makes sure nothing is missed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import select
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import psycopg
+from django.db import DatabaseError, InterfaceError, connections
+
+from .wakeups import CHANNEL, LOCK_CLASS, Sleeper
+
+PROBE_SECONDS: Final = 60.0  # a dead peer gives no error for minutes; a probe finds it
+ECHO_SECONDS: Final = 2.0  # how long our own notification may take to come back
+BACKOFF_SECONDS_MAX: Final = 30.0
+KEEPALIVE: Final = {
+    "keepalives": 1,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+}
+DATABASE_ERRORS: Final = (psycopg.Error, DatabaseError, InterfaceError, OSError)
+
+logger = logging.getLogger("django_leasequeue")
+
+
+class ListeningSleeper(Sleeper):
+    """Sleeps on LISTEN, over a connection of its own that is mended when it breaks."""
+
+    def __init__(self, using: str, queues: Sequence[str], listen_using: str) -> None:
+        super().__init__(using, queues)
+        self.listen_using = listen_using
+        self.session: Any = None  # a psycopg connection
+        self.wrapper: Any = None
+        self.deaf = False  # LISTEN doesn't work here: poll
+        self.failures = 0
+        self.retry_at = 0.0
+        self.heard_at = 0.0
+        self.bell, self.rope = os.pipe()
+        os.set_blocking(self.bell, False)
+        os.set_blocking(self.rope, False)
+
+    def announce(self) -> None:
+        if self.deaf or time.monotonic() < self.retry_at:
+            return
+        with self.mending():
+            if self.session is None:
+                self.connect()
+            if not self.deaf:
+                self.session.execute(
+                    "SELECT pg_advisory_lock_shared(%s, hashtext(q)) FROM unnest(%s::text[]) q",
+                    [LOCK_CLASS, sorted(self.queues)],
+                )
+
+    def withdraw(self) -> None:
+        if self.session is not None:
+            with self.mending():
+                self.session.execute("SELECT pg_advisory_unlock_all()")
+
+    def sleep(self, seconds: float) -> None:
+        if self.session is None:
+            self.announce()  # a connection that has come back is worth one look at once
+            if self.session is not None:
+                return
+        listening = [self.session.fileno()] if self.session is not None else []
+        ready, _, _ = select.select(
+            [self.bell, *listening], [], [], min(seconds, PROBE_SECONDS)
+        )
+        if self.bell in ready:
+            with contextlib.suppress(BlockingIOError):
+                os.read(self.bell, 4096)
+        if self.session is not None:
+            with self.mending():
+                self.hear(bool(ready))
+
+    def hear(self, something_came: bool) -> None:
+        """Take in what came, and make sure now and then that the other side is still there."""
+        if something_came:
+            self.session.pgconn.consume_input()
+            while self.session.pgconn.notifies():
+                self.heard_at = time.monotonic()
+        elif time.monotonic() - self.heard_at >= PROBE_SECONDS:
+            self.session.execute("SELECT 1")
+            self.heard_at = time.monotonic()
+
+    def wake(self) -> None:
+        with contextlib.suppress(BlockingIOError, OSError):
+            os.write(self.rope, b"!")
+
+    def connect(self) -> None:
+        """Open the session, LISTEN, and find out whether notifications really arrive."""
+        self.wrapper = connections[self.listen_using].copy()
+        options = self.wrapper.settings_dict["OPTIONS"]
+        options.pop(
+            "pool", None
+        )  # a sleeper would keep one of the site's few slots for ever
+        for name, value in KEEPALIVE.items():
+            options.setdefault(name, value)
+        self.wrapper.settings_dict["AUTOCOMMIT"] = True
+        self.wrapper.ensure_connection()
+        self.wrapper.inc_thread_sharing()
+        self.session = self.wrapper.connection
+        self.session.execute(f"LISTEN {CHANNEL}")
+        self.deaf = not self.echoes()
+        if self.deaf:
+            logger.warning(
+                "notifications don't arrive on %r (a transaction-pooling proxy?): polling instead;"
+                " OPTIONS['listen_using'] may name a direct connection",
+                self.listen_using,
+            )
+            self.close_session()
+        elif self.failures:
+            logger.info("listening again on %r", self.listen_using)
+        self.failures, self.retry_at, self.heard_at = 0, 0.0, time.monotonic()
+
+    def echoes(self) -> bool:
+        """Whether a notification to ourselves comes back."""
+        word = f"echo {uuid.uuid4()}"
+        self.session.execute("SELECT pg_notify(%s, %s)", [CHANNEL, word])
+        heard = self.session.notifies(timeout=ECHO_SECONDS)
+        try:
+            return any(notify.payload == word for notify in heard)
+        finally:
+            heard.close()
+
+    @contextlib.contextmanager
+    def mending(self) -> Iterator[None]:
+        """Where the session breaks: say so once, poll meanwhile, try again with backoff."""
+        try:
+            yield
+        except DATABASE_ERRORS as error:
+            self.close_session()
+            if not self.failures:
+                logger.warning(
+                    "the LISTEN connection on %r is gone: %s", self.listen_using, error
+                )
+            pause = min(2.0**self.failures / 4, BACKOFF_SECONDS_MAX)
+            self.failures += 1
+            self.retry_at = time.monotonic() + pause
+
+    def close_session(self) -> None:
+        if self.wrapper is not None:
+            with contextlib.suppress(Exception):
+                self.wrapper.close()
+        self.session = self.wrapper = None
+
+    def close(self) -> None:
+        self.close_session()
+        bell, rope, self.bell, self.rope = self.bell, self.rope, -1, -1
+        for end in (bell, rope):
+            with contextlib.suppress(OSError):
+                os.close(end)

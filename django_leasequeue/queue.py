@@ -1,0 +1,658 @@
+"""The queue's face: it validates, asks its store, and tells those who wait.
+
+Methods stand in the order of a task's life.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import weakref
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import fields
+from datetime import datetime, timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from django.db import InterfaceError, OperationalError, connections, transaction
+
+from . import signals, validation
+from .aqueue import AsyncQueueMixin, twin
+from .conf import Options, options_for
+from .errors import InvalidTaskError, LeaseLostError, LostReason, QueueUnavailableError
+from .failure import error_text
+from .lease import Lease
+from .policy import PRIORITY_MAX, PRIORITY_MIN, QueuePolicy, clamped_retry_after, whole
+from .records import (
+    ALL,
+    Admitted,
+    All,
+    DeadLetter,
+    Depth,
+    Disposition,
+    EnqueuedTask,
+    NewTask,
+    RedriveBatch,
+    Stats,
+)
+from .stores import store_for
+from .stores.base import BATCH, Clock, Failure, Finish, Store
+from .story import dead_letter
+from .transitions import Kind, TaskRecord, json_text
+from .wakeups import Sleeper, Wake, sleeper_for
+
+NEW_TASK_FIELDS: Final = frozenset(field.name for field in fields(NewTask))
+DISPOSITIONS: Final = {
+    Kind.RETRIED: Disposition.RETRYING,
+    Kind.DEAD: Disposition.DEAD_LETTERED,
+    Kind.DROPPED: Disposition.DROPPED,
+}
+
+
+class Queue(AsyncQueueMixin):
+    """One named queue in one database.
+
+    Args:
+        name: 1 to 100 characters, compared byte for byte.
+        using: alias of the database; None: as TASKS says, else ``default``.
+        policy: limits; None: as TASKS says, else the defaults.
+        clock: where the time comes from; None: the database. Tests give a FakeClock.
+
+    Raises:
+        InvalidTaskError: the name can't be stored.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        using: str | None = None,
+        policy: QueuePolicy | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.name = validation.name("queue", name)
+        self.options = options_for(name)
+        self.policy = policy or self.options.policy_of(name)
+        self.store = self.open_store(using or self.options.using, clock)
+        self.sleepers: list[Sleeper] = []
+        weakref.finalize(self, close_all, self.sleepers)
+
+    def open_store(self, using: str, clock: Clock | None) -> Store:
+        return store_for(using, clock)
+
+    @property
+    def using(self) -> str:
+        """Alias of the queue's database."""
+        return self.store.using
+
+    def __repr__(self) -> str:
+        return f"<Queue {self.name!r} in {self.using!r}>"
+
+    def now(self) -> datetime:
+        """The present instant on the database's clock, in UTC."""
+        with self.reached():
+            return self.store.now()
+
+    def enqueue(
+        self,
+        payload: Any,
+        *,
+        id: str | None = None,
+        tenant: str = "",
+        priority: int = 0,
+        dedupe_key: str | None = None,
+        run_after: datetime | timedelta | None = None,
+        max_attempts: int | None = None,
+        visibility: float | None = None,
+        max_lease: float | None = None,
+        path: str = "",
+    ) -> EnqueuedTask:
+        """Store one task, in the caller's transaction where there is one.
+
+        Args:
+            payload: JSON, at most ``payload_bytes_max`` bytes.
+            id: unique among the held tasks of (queue, tenant); None: the life's UUID.
+            tenant: whose task it is; tenants take turns.
+            priority: -100 to 100, higher first, inside one tenant.
+            dedupe_key: at most one live task of (queue, tenant) has it.
+            run_after: not before this instant, or this long from now.
+            max_attempts, visibility, max_lease: this task's own limits; times in seconds.
+            path: dotted path of the task function, for those who run it.
+
+        Returns:
+            The stored task; where the id was held or the key live, the one that holds it, with
+            ``duplicate`` set: nothing was added then, this payload is not delivered.
+
+        Raises:
+            InvalidTaskError: something can't be stored; nothing was.
+            QueueUnavailableError: the database can't be reached.
+        """
+        new = NewTask(
+            payload=payload,
+            id=id,
+            tenant=tenant,
+            priority=priority,
+            dedupe_key=dedupe_key,
+            run_after=run_after,
+            max_attempts=max_attempts,
+            visibility=visibility,
+            max_lease=max_lease,
+            path=path,
+        )
+        return self.store_all([self.admit(new)])[0]
+
+    def enqueue_many(
+        self, tasks: Iterable[NewTask | Mapping[str, Any]]
+    ) -> list[EnqueuedTask]:
+        """Store many tasks, all or none, and answer one each, in order; see ``enqueue``.
+
+        Args:
+            tasks: NewTask, or mappings with the same names.
+
+        Raises:
+            InvalidTaskError: naming the item's index; nothing was stored.
+            QueueUnavailableError: the database can't be reached.
+        """
+        admitted = []
+        for index, task in enumerate(tasks):
+            try:
+                admitted.append(self.admit(as_new_task(task)))
+            except InvalidTaskError as error:
+                raise InvalidTaskError(f"item {index}: {error}") from None
+        return self.store_all(admitted) if admitted else []
+
+    def admit(self, new: NewTask) -> Admitted:
+        """*new*, validated, its limits resolved."""
+        limits = self.policy.limits(
+            max_attempts=new.max_attempts,
+            visibility=new.visibility,
+            max_lease=new.max_lease,
+        )
+        key = new.dedupe_key
+        life = new_life()
+        return Admitted(
+            life=life,
+            id=str(life) if new.id is None else validation.name("id", new.id),
+            tenant=validation.name("tenant", new.tenant, empty=True),
+            path=new.path,
+            priority=whole("priority", new.priority, PRIORITY_MIN, PRIORITY_MAX),
+            payload=validation.payload_text(
+                new.payload, bytes_max=self.options.payload_bytes_max
+            ),
+            dedupe_key=None if key is None else validation.name("dedupe_key", key),
+            run_after=validation.instant("run_after", new.run_after),
+            max_attempts=limits.max_attempts,
+            visibility=limits.visibility,
+            max_lease=limits.max_lease,
+        )
+
+    def store_all(self, admitted: Sequence[Admitted]) -> list[EnqueuedTask]:
+        with self.reached():
+            stored = self.store.enqueue(self.name, admitted)
+        if not all(task.duplicate for task in stored):
+            self.wake()
+        return stored
+
+    def poll(self, *, worker: str, wait: float = 0.0) -> Lease | None:
+        """Lease the first visible task, waiting up to *wait* seconds for one.
+
+        Returns at once when a task is enqueued, comes due, is given back or redriven, or a
+        deadline passes; None when the wait is over.
+
+        Args:
+            worker: 1 to 200 characters; tells who holds the lease.
+            wait: seconds.
+
+        Raises:
+            InvalidTaskError: the worker's name can't be stored.
+            QueueUnavailableError: the database can't be reached, and couldn't until *wait* ended.
+            django.db.transaction.TransactionManagementError: inside an ``atomic`` block.
+        """
+        end = self.monotonic() + wait
+        lease = self.claim_one(worker, end)
+        if lease or wait <= 0:
+            return lease
+        with self.borrowed_sleeper() as sleeper, sleeper:
+            # From here on a commit wakes us. One that came before told nobody: look again.
+            while True:
+                due = self.seconds_until_due()
+                lease = self.claim_one(worker, end)
+                left = end - self.monotonic()
+                if lease or left <= 0:
+                    return lease
+                sleeper.sleep(min(left, due, self.options.poll_interval))
+
+    def claim_one(self, worker: str, end: float) -> Lease | None:
+        """One lease; a database that can't be reached is waited for until *end*."""
+        try:
+            leases = self.claim(worker=worker, limit=1)
+        except QueueUnavailableError:
+            if end <= self.monotonic():
+                raise
+            return None
+        return leases[0] if leases else None
+
+    def claim(self, *, worker: str, limit: int = 1) -> list[Lease]:
+        """Lease up to *limit* visible tasks, in order, without waiting.
+
+        Raises:
+            InvalidTaskError: the worker's name can't be stored, or *limit* is below 1.
+            QueueUnavailableError: the database can't be reached.
+            django.db.transaction.TransactionManagementError: inside an ``atomic`` block.
+        """
+        validation.name("worker", worker)
+        whole("limit", limit, 1, 10_000)
+        self.refuse_inside_atomic("claim")
+        with self.reached():
+            return self.store.claim(self.name, worker=worker, limit=limit)
+
+    def check(self, lease: Lease) -> None:
+        """Ask whether *lease* is live; takes no lock.
+
+        Raises:
+            LeaseLostError: it isn't.
+            QueueUnavailableError: the database can't be reached.
+        """
+        with self.reached():
+            reason = self.store.lost_reason(lease)
+        if reason:
+            raise self.lost(lease, reason)
+
+    def heartbeat(self, lease: Lease, *, details: Any = None) -> Lease:
+        """Move the deadline to now + visibility, but never past leased_at + max_lease.
+
+        Args:
+            lease: as poll, claim or the last heartbeat returned it.
+            details: JSON, at most 64 KiB; the next attempt finds it in ``lease.details``.
+
+        Returns:
+            The lease with its new deadline. ``renewed`` is False where the task's row is locked
+            (its own transaction may hold it): the deadline stays, *details* aren't stored.
+
+        Raises:
+            LeaseLostError: the lease isn't live; nothing was changed.
+            InvalidTaskError: *details* can't be stored; the lease stays as it was.
+            QueueUnavailableError: the database can't be reached.
+        """
+        text = None if details is None else details_text(details)
+        with self.reached():
+            renewed = self.store.heartbeat(lease, text)
+        if renewed is None:
+            raise self.refused(lease)
+        return renewed
+
+    def complete(self, lease: Lease, *, result: Any = None) -> None:
+        """Acknowledge: the task leaves the queue, its result is on record.
+
+        Inside ``transaction.atomic()`` the acknowledgement commits with the block; where the
+        lease is lost the block is marked for rollback before this raises.
+
+        Args:
+            result: JSON; what can't be stored is replaced by a marked note.
+
+        Raises:
+            LeaseLostError: the lease isn't live; nothing was changed.
+            QueueUnavailableError: the database can't be reached.
+        """
+        if self.complete_many([(lease, result)]):
+            raise self.lost_in_atomic(lease)
+
+    def complete_many(self, finished: Iterable[tuple[Lease, Any]]) -> list[Lease]:
+        """Acknowledge many leases in one go; the refused ones come back.
+
+        Args:
+            finished: (lease, result) each.
+
+        Raises:
+            QueueUnavailableError: the database can't be reached.
+        """
+        size = self.options.payload_bytes_max
+        finishes = [
+            Finish(lease=lease, result=validation.result_text(result, bytes_max=size))
+            for lease, result in finished
+        ]
+        with self.reached():
+            accepted = self.store.complete(finishes)
+        return [
+            finish.lease for finish in finishes if finish.lease.token not in accepted
+        ]
+
+    def fail(
+        self,
+        lease: Lease,
+        error: BaseException | str,
+        *,
+        retryable: bool = True,
+        retry_after: float | None = None,
+    ) -> Disposition:
+        """This attempt went wrong.
+
+        Args:
+            error: kept with the attempt; its ``retry_after`` counts where none is given.
+            retryable: False: the task failed for good.
+            retry_after: seconds until the next attempt; None: the queue's backoff. Negative, NaN
+                or more than a year is clamped and noted.
+
+        Returns:
+            What became of the task.
+
+        Raises:
+            LeaseLostError: the lease isn't live; nothing was changed.
+            QueueUnavailableError: the database can't be reached.
+        """
+        failure = self.failure(
+            lease, error, retryable=retryable, retry_after=retry_after
+        )
+        with self.reached():
+            accepted = self.store.fail([failure])
+        if not accepted:
+            raise self.refused(lease)
+        if failure.kind is Kind.RETRIED:
+            self.wake()
+        return DISPOSITIONS[failure.kind]
+
+    def failure(
+        self,
+        lease: Lease,
+        error: BaseException | str,
+        *,
+        retryable: bool,
+        retry_after: float | None,
+    ) -> Failure:
+        """What the rules make of a failed attempt."""
+        if not retryable and self.policy.on_fatal == "drop":
+            return Failure(lease=lease, kind=Kind.DROPPED, error=error_text(error))
+        if not retryable or lease.last_attempt:
+            return Failure(lease=lease, kind=Kind.DEAD, error=error_text(error))
+        asked = (
+            getattr(error, "retry_after", None) if retry_after is None else retry_after
+        )
+        delay = (
+            self.policy.delay(lease.attempt)
+            if asked is None
+            else clamped_retry_after(asked)
+        )
+        note = (
+            ""
+            if asked in (None, delay)
+            else "retry_after was out of bounds and was clamped"
+        )
+        return Failure(
+            lease=lease,
+            kind=Kind.RETRIED,
+            error=error_text(error, note=note),
+            delay=timedelta(seconds=delay),
+        )
+
+    def release(self, lease: Lease) -> None:
+        """Give back a lease whose handler never started; the attempt isn't counted.
+
+        Raises:
+            LeaseLostError: the lease isn't live; nothing was changed.
+            QueueUnavailableError: the database can't be reached.
+        """
+        if self.release_many([lease]):
+            raise self.refused(lease)
+
+    def release_many(self, leases: Sequence[Lease]) -> list[Lease]:
+        """Give back many leases in one go; the refused ones come back."""
+        with self.reached():
+            accepted = self.store.release(leases)
+        if accepted:
+            self.wake()
+        return [lease for lease in leases if lease.token not in accepted]
+
+    def adopt(self, *, worker: str) -> list[TaskRecord]:
+        """Take back every live lease of *worker*: the attempts count, the tasks are ready now.
+
+        For configured worker names only: whoever calls this says that no such worker is alive.
+
+        Returns:
+            The tasks given back; those whose attempts ran out are dead.
+
+        Raises:
+            InvalidTaskError: the worker's name can't be stored.
+            QueueUnavailableError: the database can't be reached.
+            django.db.transaction.TransactionManagementError: inside an ``atomic`` block.
+        """
+        validation.name("worker", worker)
+        self.refuse_inside_atomic("adopt")
+        with self.reached():
+            adopted = self.store.adopt(self.name, worker)
+        if adopted:
+            self.wake()
+        return adopted
+
+    def dead_letters(self, *, tenant: str | All = ALL) -> Iterator[DeadLetter]:
+        """The dead letters in enqueue order, page by page, so that any number fits in memory."""
+        after = 0
+        while True:
+            with self.reached():
+                page = self.store.dead(self.name, tenant=tenant, after=after)
+                history = self.store.history([task.life for task in page])
+                now = self.store.now()
+            for task in page:
+                own = [
+                    transition for transition in history if transition.life == task.life
+                ]
+                yield dead_letter(task, own, now)
+            if len(page) < BATCH:
+                return
+            after = page[-1].seq
+
+    def redrive(
+        self,
+        ids: Iterable[str],
+        *,
+        tenant: str = "",
+        by: str | None = None,
+        reason: str | None = None,
+    ) -> RedriveBatch:
+        """Make dead letters ready again, attempts from 1, payload and details kept.
+
+        Args:
+            ids: which; none moves nothing.
+            by, reason: who and why, for the record.
+
+        Returns:
+            How many moved, and why each of the others didn't.
+
+        Raises:
+            QueueUnavailableError: the database can't be reached.
+        """
+        wanted = list(dict.fromkeys(ids))
+        redriven, skipped = 0, {}
+        for start in range(0, len(wanted), BATCH):
+            with self.reached():
+                batch = self.store.redrive(
+                    self.name,
+                    wanted[start : start + BATCH],
+                    tenant=tenant,
+                    by=by,
+                    reason=reason,
+                )
+            redriven += batch.redriven
+            skipped.update(batch.skipped)
+        if redriven:
+            self.wake()
+        return RedriveBatch(redriven=redriven, skipped=skipped)
+
+    def redrive_all(
+        self,
+        *,
+        tenant: str | All = ALL,
+        by: str | None = None,
+        reason: str | None = None,
+    ) -> RedriveBatch:
+        """Make every dead letter ready again that is dead now; see ``redrive``."""
+        after, redriven, skipped = 0, 0, {}
+        while True:
+            with self.reached():
+                page = self.store.dead(self.name, tenant=tenant, after=after)
+            for owner in sorted({task.tenant for task in page}):
+                ids = [task.id for task in page if task.tenant == owner]
+                batch = self.redrive(ids, tenant=owner, by=by, reason=reason)
+                redriven += batch.redriven
+                skipped.update(batch.skipped)
+            if len(page) < BATCH:
+                return RedriveBatch(redriven=redriven, skipped=skipped)
+            after = page[-1].seq
+
+    def cancel(
+        self,
+        id: str,
+        *,
+        tenant: str = "",
+        by: str | None = None,
+        reason: str | None = None,
+    ) -> bool:
+        """Take a held task away, on record; a running worker's next call is refused.
+
+        Returns:
+            False where no task of that id is held.
+
+        Raises:
+            QueueUnavailableError: the database can't be reached.
+        """
+        with self.reached():
+            return self.store.cancel(self.name, id, tenant=tenant, by=by, reason=reason)
+
+    def depth(self) -> Depth:
+        """How many tasks are visible, scheduled, leased and dead at this instant."""
+        with self.reached():
+            return self.store.depth(self.name)
+
+    def stats(self) -> Stats:
+        """The depth, and the age of the oldest visible task in seconds."""
+        with self.reached():
+            age = self.store.oldest_visible(self.name)
+            depth = self.store.depth(self.name)
+        return Stats(
+            depth=depth, oldest_visible_age=age.total_seconds() if age else None
+        )
+
+    aenqueue = twin(enqueue)
+    aenqueue_many = twin(enqueue_many)
+    acheck = twin(check)
+    aheartbeat = twin(heartbeat)
+    acomplete = twin(complete)
+    acomplete_many = twin(complete_many)
+    afail = twin(fail)
+    arelease = twin(release)
+    aadopt = twin(adopt)
+    aredrive = twin(redrive)
+    aredrive_all = twin(redrive_all)
+    acancel = twin(cancel)
+    adepth = twin(depth)
+    astats = twin(stats)
+
+    def wake(self) -> None:
+        """Tell sleeping workers once this transaction is committed; told once for many calls."""
+        self.store.on_commit(Wake(self.using, self.name))
+
+    @contextmanager
+    def borrowed_sleeper(self) -> Iterator[Sleeper]:
+        """A sleeper of this queue's; its connection is kept for the next wait."""
+        try:
+            sleeper = self.sleepers.pop()
+        except IndexError:
+            sleeper = sleeper_for(
+                self.using, [self.name], self.store.clock, self.options
+            )
+        try:
+            yield sleeper
+        finally:
+            self.sleepers.append(sleeper)
+
+    def seconds_until_due(self) -> float:
+        """Until the next scheduled time or deadline; infinite where there is none."""
+        try:
+            due = self.store.next_due(self.name)
+        except (OperationalError, InterfaceError):
+            return 1.0  # the database is away: look again soon
+        return due.total_seconds() if due else float("inf")
+
+    def monotonic(self) -> float:
+        clock = self.store.clock
+        return clock.now().timestamp() if clock else time.monotonic()
+
+    def close(self) -> None:
+        """Close the connections that waiting polls have opened."""
+        close_all(self.sleepers)
+
+    def lost(self, lease: Lease, reason: LostReason) -> LeaseLostError:
+        signals.lease_lost.send_robust(type(self), lease=lease, reason=reason)
+        return LeaseLostError(lease, reason)
+
+    def refused(self, lease: Lease) -> LeaseLostError:
+        """The error for a lease that a move has just refused."""
+        with self.reached():
+            # A lease that isn't live never becomes live again: None would be a clock set back.
+            reason = self.store.lost_reason(lease) or LostReason.LAPSED
+        return self.lost(lease, reason)
+
+    def lost_in_atomic(self, lease: Lease) -> LeaseLostError:
+        """As ``refused``; a swallowed error can't commit the block's writes."""
+        error = self.refused(lease)
+        if self.store.inside_atomic():
+            transaction.set_rollback(True, using=self.using)
+        return error
+
+    def refuse_inside_atomic(self, what: str) -> None:
+        if self.store.inside_atomic():
+            raise transaction.TransactionManagementError(
+                f"{what} can't be used inside atomic(): a lease must be committed before work starts"
+            )
+
+    @contextmanager
+    def reached(self) -> Iterator[None]:
+        """Turn the driver's words for "not to be had" into QueueUnavailableError."""
+        try:
+            yield
+        except (OperationalError, InterfaceError) as error:
+            if not unavailable(error):
+                raise
+            connection = connections[self.using]
+            if not connection.in_atomic_block:
+                connection.close_if_unusable_or_obsolete()
+            raise QueueUnavailableError(
+                f"the queue's database {self.using!r} can't be reached: {error}"
+            ) from error
+
+
+def unavailable(error: Exception) -> bool:
+    """Whether *error* is about reaching the database; conflicts are their caller's to repeat."""
+    sqlstate: str | None = getattr(error.__cause__, "sqlstate", None)
+    return sqlstate is None or not sqlstate.startswith("40")
+
+
+def as_new_task(task: NewTask | Mapping[str, Any]) -> NewTask:
+    if isinstance(task, NewTask):
+        return task
+    if unknown := sorted(set(task) - NEW_TASK_FIELDS):
+        raise InvalidTaskError(f"unknown field {', '.join(map(repr, unknown))}")
+    if "payload" not in task:
+        raise InvalidTaskError("payload is missing")
+    return NewTask(**task)
+
+
+def details_text(details: Any) -> str:
+    return validation.payload_text(
+        details, field="details", bytes_max=validation.DETAILS_BYTES_MAX
+    )
+
+
+def new_life() -> UUID:
+    """A UUID of version 7: unique for ever, and lives begun together lie together in an index."""
+    milliseconds = time.time_ns() // 1_000_000
+    random_bits = int.from_bytes(os.urandom(10))
+    bits = milliseconds << 80 | random_bits
+    bits = bits & ~(0xF << 76) | 0x7 << 76
+    bits = bits & ~(0x3 << 62) | 0x2 << 62
+    return UUID(int=bits & (1 << 128) - 1)
+
+
+def close_all(sleepers: list[Sleeper]) -> None:
+    while sleepers:
+        sleepers.pop().close()

@@ -1,0 +1,157 @@
+"""Waking workers that sleep, without making anybody wait.
+
+A worker that finds nothing to do sleeps until somebody tells it that there is something, or until
+it knows that something comes due. On PostgreSQL it is told by NOTIFY; within one process, and on
+the other databases, by its own process; whatever gets lost costs at most the poll interval.
+
+NOTIFY inside an enqueuer's transaction would queue all committing notifiers behind one lock of the
+server. So it is sent after the commit, in a statement of its own, and only where somebody sleeps.
+That opens a race, which the order of steps closes:
+
+    worker                              enqueuer
+    1  LISTEN                           1  INSERT
+    2  take the "somebody sleeps" lock  2  COMMIT
+    3  look at the queue                3  is the lock taken? then NOTIFY
+    4  sleep
+
+If the enqueuer commits before step 3 of the worker, the worker sees the task. If it commits after
+that, the lock has been taken before (step 2), so the enqueuer notifies a worker that listens.
+
+"Somebody sleeps" is a shared advisory lock on the listening session, one per queue: it ends with
+its session, leaves no rows behind, and testing it is one call. A second enqueuer that tests at the
+same instant, or another queue of the same hash, makes a needless notification, no more.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, Final, Self
+
+from django.db import connections
+
+from .conf import Options
+
+CHANNEL: Final = "leasequeue"
+LOCK_CLASS: Final = (
+    1_279_611_985  # any number: it keeps our advisory locks apart from a site's
+)
+SLEEP_SECONDS_MAX: Final = 3600.0  # for ever, to a clock that only counts microseconds
+NOTIFY: Final = """
+SELECT CASE WHEN NOT pg_try_advisory_xact_lock(%s, hashtext(%s))
+            THEN pg_notify(%s, %s) END
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Wake:
+    """Tells those who wait for *queue* to look. Equal wakes of one transaction are sent once."""
+
+    using: str
+    queue: str
+
+    def __call__(self) -> None:
+        for sleeper in list(asleep):
+            if sleeper.using == self.using and self.queue in sleeper.queues:
+                sleeper.wake()
+        if (
+            self.using in connections.settings
+            and connections[self.using].vendor == "postgresql"
+        ):
+            with connections[self.using].cursor() as cursor:
+                cursor.execute(NOTIFY, [LOCK_CLASS, self.queue, CHANNEL, self.queue])
+
+
+class Sleeper(ABC):
+    """Sleeps until woken. As a context manager it stands announced: wakes are not missed.
+
+    Used by one thread at a time; only ``wake`` may be called by others.
+    """
+
+    def __init__(self, using: str, queues: Sequence[str]) -> None:
+        self.using = using
+        self.queues = frozenset(queues)
+
+    def __enter__(self) -> Self:
+        asleep.add(self)
+        self.announce()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        asleep.discard(self)
+        self.withdraw()
+
+    @abstractmethod
+    def sleep(self, seconds: float) -> None:
+        """Return after *seconds*, or earlier when woken, by ``wake`` or by a notification."""
+
+    @abstractmethod
+    def wake(self) -> None:
+        """Wake the sleeper, now or at its next sleep. Safe from any thread and signal handler."""
+
+    def announce(self) -> None:
+        """Let other processes know that somebody sleeps."""
+
+    def withdraw(self) -> None:
+        """Nobody sleeps here any more."""
+
+    def close(self) -> None:
+        """Give back what the sleeper holds."""
+
+
+asleep: weakref.WeakSet[Sleeper] = weakref.WeakSet()
+
+
+def sleeper_for(
+    using: str, queues: Sequence[str], clock: Any, options: Options
+) -> Sleeper:
+    """The sleeper for those queues; under a fake clock no real time passes."""
+    if clock is not None:
+        return FakeTimeSleeper(using, queues, clock)
+    if connections[using].vendor == "postgresql":
+        from .listening import ListeningSleeper  # noqa: PLC0415  sites elsewhere need no psycopg
+
+        return ListeningSleeper(using, queues, options.listen_using or using)
+    return LocalSleeper(using, queues)
+
+
+class LocalSleeper(Sleeper):
+    """Sleeps on an event of this process: what other processes do is found by polling."""
+
+    def __init__(self, using: str, queues: Sequence[str]) -> None:
+        super().__init__(using, queues)
+        self.woken = threading.Event()
+
+    def sleep(self, seconds: float) -> None:
+        self.woken.wait(seconds)
+        self.woken.clear()
+
+    def wake(self) -> None:
+        self.woken.set()
+
+
+class FakeTimeSleeper(LocalSleeper):
+    """Sleeps by a fake clock: until it is advanced far enough, or something wakes us."""
+
+    def __init__(self, using: str, queues: Sequence[str], clock: Any) -> None:
+        super().__init__(using, queues)
+        self.clock = clock
+
+    def sleep(self, seconds: float) -> None:
+        end = self.clock.now() + timedelta(seconds=min(seconds, SLEEP_SECONDS_MAX))
+        self.clock.wait_until(end, self.woken.is_set)
+        self.woken.clear()
+
+    def wake(self) -> None:
+        super().wake()
+        self.clock.poke()

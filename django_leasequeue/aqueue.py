@@ -10,17 +10,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from abc import abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from asgiref.sync import sync_to_async
 
 from .errors import LeaseLostError, QueueUnavailableError
 from .lease import Lease
+from .polling import PollMixin
 from .records import ALL, All, DeadLetter
-
-if TYPE_CHECKING:
-    from .queue import Queue
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -32,13 +31,11 @@ def twin(
 ) -> Callable[Concatenate[Q, P], Coroutine[Any, Any, R]]:
     """The async form of *method*: same arguments, same answer, same errors."""
 
-    @functools.wraps(method)
     async def step(self: Q, *args: P.args, **kwargs: P.kwargs) -> R:
-        answer: R = await whole(
-            sync_to_async(getattr(self, method.__name__))(*args, **kwargs)
-        )
+        answer: R = await whole(sync_to_async(getattr(self, method.__name__))(*args, **kwargs))
         return answer
 
+    functools.update_wrapper(step, method)
     step.__name__ = f"a{method.__name__}"
     step.__doc__ = f"See {method.__name__}()."
     return step
@@ -60,14 +57,20 @@ async def whole(step: Awaitable[R], interrupt: Callable[[], None] | None = None)
         raise
 
 
-class AsyncQueueMixin:
+class AsyncQueueMixin(PollMixin):
     """The async calls that are more than a step: they wait, or they page."""
 
-    async def aclaim(self: Queue, *, worker: str, limit: int = 1) -> list[Lease]:  # type: ignore[misc]
+    @abstractmethod
+    def release_many(self, leases: Sequence[Lease]) -> list[Lease]:
+        """See Queue."""
+
+    @abstractmethod
+    def dead_letters(self, *, tenant: str | All = ALL) -> Iterator[DeadLetter]:
+        """See Queue."""
+
+    async def aclaim(self, *, worker: str, limit: int = 1) -> list[Lease]:
         """See claim(). Where the caller is cancelled, what was claimed is given back."""
-        step = asyncio.ensure_future(
-            sync_to_async(self.claim)(worker=worker, limit=limit)
-        )
+        step = asyncio.ensure_future(sync_to_async(self.claim)(worker=worker, limit=limit))
         try:
             return await asyncio.shield(step)
         except asyncio.CancelledError:
@@ -77,7 +80,7 @@ class AsyncQueueMixin:
                     await sync_to_async(self.release_many)(step.result())
             raise
 
-    async def apoll(self: Queue, *, worker: str, wait: float = 0.0) -> Lease | None:  # type: ignore[misc]
+    async def apoll(self, *, worker: str, wait: float = 0.0) -> Lease | None:
         """See poll(). The event loop goes on meanwhile; a cancelled wait leaves no lease behind."""
         end = self.monotonic() + wait
         leases = await self.aclaim(worker=worker)
@@ -98,7 +101,7 @@ class AsyncQueueMixin:
             finally:
                 await whole(asyncio.to_thread(sleeper.__exit__, None, None, None))
 
-    async def aclaim_one(self: Queue, worker: str, end: float) -> Lease | None:  # type: ignore[misc]
+    async def aclaim_one(self, worker: str, end: float) -> Lease | None:
         try:
             leases = await self.aclaim(worker=worker)
         except QueueUnavailableError:
@@ -107,10 +110,9 @@ class AsyncQueueMixin:
             return None
         return leases[0] if leases else None
 
-    async def adead_letters(
-        self: Queue, *, tenant: str | All = ALL
-    ) -> AsyncIterator[DeadLetter]:  # type: ignore[misc]
+    async def adead_letters(self, *, tenant: str | All = ALL) -> AsyncIterator[DeadLetter]:
         """See dead_letters()."""
         letters = self.dead_letters(tenant=tenant)
-        while letter := await sync_to_async(next)(letters, None):
+        following = sync_to_async(lambda: next(letters, None))
+        while letter := await following():
             yield letter

@@ -56,9 +56,7 @@ def trace_of(error: BaseException) -> str:
     """The traceback, its end kept where it is too long: there the cause stands."""
     try:
         # Cut by frames first: a recursion error's thousand frames say nothing new.
-        text = "".join(
-            traceback.TracebackException.from_exception(error, limit=-50).format()
-        )
+        text = "".join(traceback.TracebackException.from_exception(error, limit=-50).format())
     except Exception as second:  # noqa: BLE001
         return f"<the traceback can't be had: {type(second).__name__}>"
     if len(text) <= TRACEBACK_CHARACTERS_MAX:

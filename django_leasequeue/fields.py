@@ -13,9 +13,7 @@ class ExactCharField(models.CharField):  # type: ignore[type-arg]
     """Text compared byte for byte: no case folding, no padding, whatever the database's default."""
 
     def db_parameters(self, connection: BaseDatabaseWrapper) -> dict[str, Any]:
-        return super().db_parameters(connection) | {
-            "collation": exact_collation(connection)
-        }
+        return super().db_parameters(connection) | {"collation": exact_collation(connection)}
 
 
 def exact_collation(connection: BaseDatabaseWrapper) -> str | None:
@@ -23,9 +21,8 @@ def exact_collation(connection: BaseDatabaseWrapper) -> str | None:
         return "C"
     if connection.vendor == "mysql":
         # The usual ..._bin collations pad with spaces: 'a' = 'a '.
-        return (
-            "utf8mb4_nopad_bin" if connection.mysql_is_mariadb else "utf8mb4_0900_bin"
-        )
+        mariadb = connection.mysql_is_mariadb  # type: ignore[attr-defined]
+        return "utf8mb4_nopad_bin" if mariadb else "utf8mb4_0900_bin"
     return None  # SQLite compares bytes unless told otherwise
 
 

@@ -93,13 +93,9 @@ class Lease:
         try:
             facts = signing.loads(text, salt=SALT)
         except signing.BadSignature:
-            raise InvalidTaskError(
-                "the lease string was not signed by this site"
-            ) from None
+            raise InvalidTaskError("the lease string was not signed by this site") from None
         if facts.pop("using") != using:
-            raise InvalidTaskError(
-                f"the lease string is not for the database {using!r}"
-            )
+            raise InvalidTaskError(f"the lease string is not for the database {using!r}")
         facts["life"] = UUID(facts["life"])
         facts["leased_at"] = datetime.fromisoformat(facts["leased_at"])
         facts["deadline"] = datetime.fromisoformat(facts["deadline"])

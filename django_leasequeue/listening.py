@@ -72,9 +72,7 @@ class ListeningSleeper(Sleeper):
             if self.session is not None:
                 return
         listening = [self.session.fileno()] if self.session is not None else []
-        ready, _, _ = select.select(
-            [self.bell, *listening], [], [], min(seconds, PROBE_SECONDS)
-        )
+        ready, _, _ = select.select([self.bell, *listening], [], [], min(seconds, PROBE_SECONDS))
         if self.bell in ready:
             with contextlib.suppress(BlockingIOError):
                 os.read(self.bell, 4096)
@@ -100,9 +98,7 @@ class ListeningSleeper(Sleeper):
         """Open the session, LISTEN, and find out whether notifications really arrive."""
         self.wrapper = connections[self.listen_using].copy()
         options = self.wrapper.settings_dict["OPTIONS"]
-        options.pop(
-            "pool", None
-        )  # a sleeper would keep one of the site's few slots for ever
+        options.pop("pool", None)  # a sleeper would keep one of the site's few slots for ever
         for name, value in KEEPALIVE.items():
             options.setdefault(name, value)
         self.wrapper.settings_dict["AUTOCOMMIT"] = True
@@ -140,9 +136,7 @@ class ListeningSleeper(Sleeper):
         except DATABASE_ERRORS as error:
             self.close_session()
             if not self.failures:
-                logger.warning(
-                    "the LISTEN connection on %r is gone: %s", self.listen_using, error
-                )
+                logger.warning("the LISTEN connection on %r is gone: %s", self.listen_using, error)
             pause = min(2.0**self.failures / 4, BACKOFF_SECONDS_MAX)
             self.failures += 1
             self.retry_at = time.monotonic() + pause

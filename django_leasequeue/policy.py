@@ -18,9 +18,7 @@ from .errors import InvalidTaskError
 PRIORITY_MIN: Final = -100
 PRIORITY_MAX: Final = 100
 MAX_LEASE_DEFAULT: Final = 3600.0
-SECONDS_MAX: Final = (
-    10 * 366 * 86_400
-)  # ten years: further than any lease is meant to last
+SECONDS_MAX: Final = 10 * 366 * 86_400  # ten years: further than any lease is meant to last
 RETRY_AFTER_MAX: Final = 365 * 86_400.0  # a year
 INTEGER_MAX: Final = 2**31 - 1
 
@@ -75,9 +73,7 @@ class QueuePolicy:
             InvalidTaskError: a bound is broken.
         """
         attempts = self.max_attempts if max_attempts is None else max_attempts
-        lease = positive(
-            "visibility", self.visibility if visibility is None else visibility
-        )
+        lease = positive("visibility", self.visibility if visibility is None else visibility)
         longest = self.max_lease if max_lease is None else max_lease
         if longest is None:
             longest = max(MAX_LEASE_DEFAULT, lease)
@@ -113,14 +109,8 @@ def whole(field: str, value: Any, minimum: int, maximum: int) -> int:
     Raises:
         InvalidTaskError: naming *field* and the bounds.
     """
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int)
-        or not minimum <= value <= maximum
-    ):
-        raise InvalidTaskError(
-            f"{field} must be a whole number from {minimum} to {maximum}"
-        )
+    if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= maximum:
+        raise InvalidTaskError(f"{field} must be a whole number from {minimum} to {maximum}")
     return int(value)
 
 
@@ -132,9 +122,7 @@ def seconds(field: str, value: Any, *, minimum: float) -> float:
     """
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not math.isfinite(value) or not minimum <= value <= SECONDS_MAX:
-        raise InvalidTaskError(
-            f"{field} must be from {minimum:g} to {SECONDS_MAX} seconds"
-        )
+        raise InvalidTaskError(f"{field} must be from {minimum:g} to {SECONDS_MAX} seconds")
     return float(value)
 
 

@@ -5,25 +5,21 @@ Methods stand in the order of a task's life.
 
 from __future__ import annotations
 
-import os
-import time
-import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
 from datetime import datetime, timedelta
 from typing import Any, Final
-from uuid import UUID
 
 from django.db import InterfaceError, OperationalError, connections, transaction
 
 from . import signals, validation
+from .admission import admit, admit_all
 from .aqueue import AsyncQueueMixin, twin
-from .conf import Options, options_for
-from .errors import InvalidTaskError, LeaseLostError, LostReason, QueueUnavailableError
+from .conf import options_for
+from .errors import LeaseLostError, LostReason, QueueUnavailableError
 from .failure import error_text
 from .lease import Lease
-from .policy import PRIORITY_MAX, PRIORITY_MIN, QueuePolicy, clamped_retry_after, whole
+from .policy import QueuePolicy, clamped_retry_after, whole
 from .records import (
     ALL,
     Admitted,
@@ -39,10 +35,9 @@ from .records import (
 from .stores import store_for
 from .stores.base import BATCH, Clock, Failure, Finish, Store
 from .story import dead_letter
-from .transitions import Kind, TaskRecord, json_text
-from .wakeups import Sleeper, Wake, sleeper_for
+from .transitions import Kind, TaskRecord
+from .wakeups import Wake
 
-NEW_TASK_FIELDS: Final = frozenset(field.name for field in fields(NewTask))
 DISPOSITIONS: Final = {
     Kind.RETRIED: Disposition.RETRYING,
     Kind.DEAD: Disposition.DEAD_LETTERED,
@@ -75,8 +70,7 @@ class Queue(AsyncQueueMixin):
         self.options = options_for(name)
         self.policy = policy or self.options.policy_of(name)
         self.store = self.open_store(using or self.options.using, clock)
-        self.sleepers: list[Sleeper] = []
-        weakref.finalize(self, close_all, self.sleepers)
+        self.keep_sleepers()
 
     def open_store(self, using: str, clock: Clock | None) -> Store:
         return store_for(using, clock)
@@ -140,11 +134,11 @@ class Queue(AsyncQueueMixin):
             max_lease=max_lease,
             path=path,
         )
-        return self.store_all([self.admit(new)])[0]
+        return self.store_all([admit(new, self.policy, bytes_max=self.options.payload_bytes_max)])[
+            0
+        ]
 
-    def enqueue_many(
-        self, tasks: Iterable[NewTask | Mapping[str, Any]]
-    ) -> list[EnqueuedTask]:
+    def enqueue_many(self, tasks: Iterable[NewTask | Mapping[str, Any]]) -> list[EnqueuedTask]:
         """Store many tasks, all or none, and answer one each, in order; see ``enqueue``.
 
         Args:
@@ -154,38 +148,8 @@ class Queue(AsyncQueueMixin):
             InvalidTaskError: naming the item's index; nothing was stored.
             QueueUnavailableError: the database can't be reached.
         """
-        admitted = []
-        for index, task in enumerate(tasks):
-            try:
-                admitted.append(self.admit(as_new_task(task)))
-            except InvalidTaskError as error:
-                raise InvalidTaskError(f"item {index}: {error}") from None
+        admitted = admit_all(tasks, self.policy, bytes_max=self.options.payload_bytes_max)
         return self.store_all(admitted) if admitted else []
-
-    def admit(self, new: NewTask) -> Admitted:
-        """*new*, validated, its limits resolved."""
-        limits = self.policy.limits(
-            max_attempts=new.max_attempts,
-            visibility=new.visibility,
-            max_lease=new.max_lease,
-        )
-        key = new.dedupe_key
-        life = new_life()
-        return Admitted(
-            life=life,
-            id=str(life) if new.id is None else validation.name("id", new.id),
-            tenant=validation.name("tenant", new.tenant, empty=True),
-            path=new.path,
-            priority=whole("priority", new.priority, PRIORITY_MIN, PRIORITY_MAX),
-            payload=validation.payload_text(
-                new.payload, bytes_max=self.options.payload_bytes_max
-            ),
-            dedupe_key=None if key is None else validation.name("dedupe_key", key),
-            run_after=validation.instant("run_after", new.run_after),
-            max_attempts=limits.max_attempts,
-            visibility=limits.visibility,
-            max_lease=limits.max_lease,
-        )
 
     def store_all(self, admitted: Sequence[Admitted]) -> list[EnqueuedTask]:
         with self.reached():
@@ -193,45 +157,6 @@ class Queue(AsyncQueueMixin):
         if not all(task.duplicate for task in stored):
             self.wake()
         return stored
-
-    def poll(self, *, worker: str, wait: float = 0.0) -> Lease | None:
-        """Lease the first visible task, waiting up to *wait* seconds for one.
-
-        Returns at once when a task is enqueued, comes due, is given back or redriven, or a
-        deadline passes; None when the wait is over.
-
-        Args:
-            worker: 1 to 200 characters; tells who holds the lease.
-            wait: seconds.
-
-        Raises:
-            InvalidTaskError: the worker's name can't be stored.
-            QueueUnavailableError: the database can't be reached, and couldn't until *wait* ended.
-            django.db.transaction.TransactionManagementError: inside an ``atomic`` block.
-        """
-        end = self.monotonic() + wait
-        lease = self.claim_one(worker, end)
-        if lease or wait <= 0:
-            return lease
-        with self.borrowed_sleeper() as sleeper, sleeper:
-            # From here on a commit wakes us. One that came before told nobody: look again.
-            while True:
-                due = self.seconds_until_due()
-                lease = self.claim_one(worker, end)
-                left = end - self.monotonic()
-                if lease or left <= 0:
-                    return lease
-                sleeper.sleep(min(left, due, self.options.poll_interval))
-
-    def claim_one(self, worker: str, end: float) -> Lease | None:
-        """One lease; a database that can't be reached is waited for until *end*."""
-        try:
-            leases = self.claim(worker=worker, limit=1)
-        except QueueUnavailableError:
-            if end <= self.monotonic():
-                raise
-            return None
-        return leases[0] if leases else None
 
     def claim(self, *, worker: str, limit: int = 1) -> list[Lease]:
         """Lease up to *limit* visible tasks, in order, without waiting.
@@ -275,7 +200,7 @@ class Queue(AsyncQueueMixin):
             InvalidTaskError: *details* can't be stored; the lease stays as it was.
             QueueUnavailableError: the database can't be reached.
         """
-        text = None if details is None else details_text(details)
+        text = None if details is None else validation.details_text(details)
         with self.reached():
             renewed = self.store.heartbeat(lease, text)
         if renewed is None:
@@ -314,9 +239,7 @@ class Queue(AsyncQueueMixin):
         ]
         with self.reached():
             accepted = self.store.complete(finishes)
-        return [
-            finish.lease for finish in finishes if finish.lease.token not in accepted
-        ]
+        return [finish.lease for finish in finishes if finish.lease.token not in accepted]
 
     def fail(
         self,
@@ -341,9 +264,7 @@ class Queue(AsyncQueueMixin):
             LeaseLostError: the lease isn't live; nothing was changed.
             QueueUnavailableError: the database can't be reached.
         """
-        failure = self.failure(
-            lease, error, retryable=retryable, retry_after=retry_after
-        )
+        failure = self.failure(lease, error, retryable=retryable, retry_after=retry_after)
         with self.reached():
             accepted = self.store.fail([failure])
         if not accepted:
@@ -365,19 +286,9 @@ class Queue(AsyncQueueMixin):
             return Failure(lease=lease, kind=Kind.DROPPED, error=error_text(error))
         if not retryable or lease.last_attempt:
             return Failure(lease=lease, kind=Kind.DEAD, error=error_text(error))
-        asked = (
-            getattr(error, "retry_after", None) if retry_after is None else retry_after
-        )
-        delay = (
-            self.policy.delay(lease.attempt)
-            if asked is None
-            else clamped_retry_after(asked)
-        )
-        note = (
-            ""
-            if asked in (None, delay)
-            else "retry_after was out of bounds and was clamped"
-        )
+        asked = getattr(error, "retry_after", None) if retry_after is None else retry_after
+        delay = self.policy.delay(lease.attempt) if asked is None else clamped_retry_after(asked)
+        note = "" if asked in (None, delay) else "retry_after was out of bounds and was clamped"
         return Failure(
             lease=lease,
             kind=Kind.RETRIED,
@@ -433,9 +344,7 @@ class Queue(AsyncQueueMixin):
                 history = self.store.history([task.life for task in page])
                 now = self.store.now()
             for task in page:
-                own = [
-                    transition for transition in history if transition.life == task.life
-                ]
+                own = [transition for transition in history if transition.life == task.life]
                 yield dead_letter(task, own, now)
             if len(page) < BATCH:
                 return
@@ -462,7 +371,8 @@ class Queue(AsyncQueueMixin):
             QueueUnavailableError: the database can't be reached.
         """
         wanted = list(dict.fromkeys(ids))
-        redriven, skipped = 0, {}
+        redriven = 0
+        skipped: dict[str, str] = {}
         for start in range(0, len(wanted), BATCH):
             with self.reached():
                 batch = self.store.redrive(
@@ -486,7 +396,8 @@ class Queue(AsyncQueueMixin):
         reason: str | None = None,
     ) -> RedriveBatch:
         """Make every dead letter ready again that is dead now; see ``redrive``."""
-        after, redriven, skipped = 0, 0, {}
+        after = redriven = 0
+        skipped: dict[str, str] = {}
         while True:
             with self.reached():
                 page = self.store.dead(self.name, tenant=tenant, after=after)
@@ -528,9 +439,7 @@ class Queue(AsyncQueueMixin):
         with self.reached():
             age = self.store.oldest_visible(self.name)
             depth = self.store.depth(self.name)
-        return Stats(
-            depth=depth, oldest_visible_age=age.total_seconds() if age else None
-        )
+        return Stats(depth=depth, oldest_visible_age=age.total_seconds() if age else None)
 
     aenqueue = twin(enqueue)
     aenqueue_many = twin(enqueue_many)
@@ -550,36 +459,6 @@ class Queue(AsyncQueueMixin):
     def wake(self) -> None:
         """Tell sleeping workers once this transaction is committed; told once for many calls."""
         self.store.on_commit(Wake(self.using, self.name))
-
-    @contextmanager
-    def borrowed_sleeper(self) -> Iterator[Sleeper]:
-        """A sleeper of this queue's; its connection is kept for the next wait."""
-        try:
-            sleeper = self.sleepers.pop()
-        except IndexError:
-            sleeper = sleeper_for(
-                self.using, [self.name], self.store.clock, self.options
-            )
-        try:
-            yield sleeper
-        finally:
-            self.sleepers.append(sleeper)
-
-    def seconds_until_due(self) -> float:
-        """Until the next scheduled time or deadline; infinite where there is none."""
-        try:
-            due = self.store.next_due(self.name)
-        except (OperationalError, InterfaceError):
-            return 1.0  # the database is away: look again soon
-        return due.total_seconds() if due else float("inf")
-
-    def monotonic(self) -> float:
-        clock = self.store.clock
-        return clock.now().timestamp() if clock else time.monotonic()
-
-    def close(self) -> None:
-        """Close the connections that waiting polls have opened."""
-        close_all(self.sleepers)
 
     def lost(self, lease: Lease, reason: LostReason) -> LeaseLostError:
         signals.lease_lost.send_robust(type(self), lease=lease, reason=reason)
@@ -625,34 +504,3 @@ def unavailable(error: Exception) -> bool:
     """Whether *error* is about reaching the database; conflicts are their caller's to repeat."""
     sqlstate: str | None = getattr(error.__cause__, "sqlstate", None)
     return sqlstate is None or not sqlstate.startswith("40")
-
-
-def as_new_task(task: NewTask | Mapping[str, Any]) -> NewTask:
-    if isinstance(task, NewTask):
-        return task
-    if unknown := sorted(set(task) - NEW_TASK_FIELDS):
-        raise InvalidTaskError(f"unknown field {', '.join(map(repr, unknown))}")
-    if "payload" not in task:
-        raise InvalidTaskError("payload is missing")
-    return NewTask(**task)
-
-
-def details_text(details: Any) -> str:
-    return validation.payload_text(
-        details, field="details", bytes_max=validation.DETAILS_BYTES_MAX
-    )
-
-
-def new_life() -> UUID:
-    """A UUID of version 7: unique for ever, and lives begun together lie together in an index."""
-    milliseconds = time.time_ns() // 1_000_000
-    random_bits = int.from_bytes(os.urandom(10))
-    bits = milliseconds << 80 | random_bits
-    bits = bits & ~(0xF << 76) | 0x7 << 76
-    bits = bits & ~(0x3 << 62) | 0x2 << 62
-    return UUID(int=bits & (1 << 128) - 1)
-
-
-def close_all(sleepers: list[Sleeper]) -> None:
-    while sleepers:
-        sleepers.pop().close()

@@ -77,9 +77,7 @@ def with_the_clock(
     return [*history, *([late] if late else [])]
 
 
-def dead_letter(
-    task: TaskRecord, history: Sequence[Transition], now: datetime
-) -> DeadLetter:
+def dead_letter(task: TaskRecord, history: Sequence[Transition], now: datetime) -> DeadLetter:
     """The dead *task* as an operator sees it, its failures attached."""
     known = with_the_clock(task, history, now)
     tried = attempts(known)
@@ -92,9 +90,7 @@ def dead_letter(
         attempts=task.attempt,
         error=last_error(task, now),
         at=task.visible_at,
-        failures=tuple(
-            attempt for attempt in tried if attempt.outcome != str(Kind.ACKED)
-        ),
+        failures=tuple(attempt for attempt in tried if attempt.outcome != str(Kind.ACKED)),
     )
 
 

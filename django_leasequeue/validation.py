@@ -44,25 +44,17 @@ def name(field: str, value: Any, *, empty: bool = False) -> str:
     """
     limit = CHARACTERS_MAX[field]
     if not isinstance(value, str):
-        raise InvalidTaskError(
-            f"{field} must be a string of at most {limit} characters"
-        )
+        raise InvalidTaskError(f"{field} must be a string of at most {limit} characters")
     if not value and not empty:
         raise InvalidTaskError(f"{field} must not be empty")
     if len(value) > limit:
-        raise InvalidTaskError(
-            f"{field} has {len(value)} characters, at most {limit} are allowed"
-        )
+        raise InvalidTaskError(f"{field} has {len(value)} characters, at most {limit} are allowed")
     if CONTROL.search(value):
-        raise InvalidTaskError(
-            f"{field} must not contain control characters or lone surrogates"
-        )
+        raise InvalidTaskError(f"{field} must not contain control characters or lone surrogates")
     return str(value)
 
 
-def payload_text(
-    value: Any, *, field: str = "payload", bytes_max: int = PAYLOAD_BYTES_MAX
-) -> str:
+def payload_text(value: Any, *, field: str = "payload", bytes_max: int = PAYLOAD_BYTES_MAX) -> str:
     """*value* as JSON text.
 
     Raises:
@@ -72,15 +64,20 @@ def payload_text(
     try:
         text = json_text(value)
     except ValueError:  # an integer of more digits than Python writes
-        raise InvalidTaskError(
-            f"{field} holds a number that JSON text can't carry"
-        ) from None
+        raise InvalidTaskError(f"{field} holds a number that JSON text can't carry") from None
     size = len(text.encode())
     if size > bytes_max:
-        raise InvalidTaskError(
-            f"{field} has {size} bytes, at most {bytes_max} are allowed"
-        )
+        raise InvalidTaskError(f"{field} has {size} bytes, at most {bytes_max} are allowed")
     return text
+
+
+def details_text(details: Any) -> str:
+    """Heartbeat details as JSON text.
+
+    Raises:
+        InvalidTaskError: not JSON, or larger than 64 KiB.
+    """
+    return payload_text(details, field="details", bytes_max=DETAILS_BYTES_MAX)
 
 
 def check_json(value: Any, path: str, depth: int, field: str) -> None:
@@ -139,9 +136,7 @@ def instant(field: str, value: Any) -> datetime | timedelta | None:
         return None
     if isinstance(value, timedelta):
         if value > DELAY_MAX:
-            raise InvalidTaskError(
-                f"{field} must be at most {DELAY_MAX.days} days away"
-            )
+            raise InvalidTaskError(f"{field} must be at most {DELAY_MAX.days} days away")
         return value
     if not isinstance(value, datetime):
         raise InvalidTaskError(f"{field} must be a datetime or a timedelta")
@@ -151,9 +146,7 @@ def instant(field: str, value: Any) -> datetime | timedelta | None:
         except OverflowError:
             raise InvalidTaskError(f"{field} is outside the years 1 to 9999") from None
     if settings.USE_TZ:
-        raise InvalidTaskError(
-            f"{field} must be an aware datetime, because USE_TZ is on"
-        )
+        raise InvalidTaskError(f"{field} must be an aware datetime, because USE_TZ is on")
     return timezone.make_aware(value).astimezone(UTC)
 
 
@@ -173,6 +166,4 @@ def result_text(value: Any, *, bytes_max: int = PAYLOAD_BYTES_MAX) -> str:
     try:
         return payload_text(value, field="result", bytes_max=bytes_max)
     except (InvalidTaskError, RecursionError) as error:
-        return json.dumps(
-            {"unstorable_result": type(value).__name__, "why": str(error)}
-        )
+        return json.dumps({"unstorable_result": type(value).__name__, "why": str(error)})

@@ -38,9 +38,7 @@ from django.db import connections
 from .conf import Options
 
 CHANNEL: Final = "leasequeue"
-LOCK_CLASS: Final = (
-    1_279_611_985  # any number: it keeps our advisory locks apart from a site's
-)
+LOCK_CLASS: Final = 1_279_611_985  # any number: it keeps our advisory locks apart from a site's
 SLEEP_SECONDS_MAX: Final = 3600.0  # for ever, to a clock that only counts microseconds
 NOTIFY: Final = """
 SELECT CASE WHEN NOT pg_try_advisory_xact_lock(%s, hashtext(%s))
@@ -59,10 +57,7 @@ class Wake:
         for sleeper in list(asleep):
             if sleeper.using == self.using and self.queue in sleeper.queues:
                 sleeper.wake()
-        if (
-            self.using in connections.settings
-            and connections[self.using].vendor == "postgresql"
-        ):
+        if self.using in connections.settings and connections[self.using].vendor == "postgresql":
             with connections[self.using].cursor() as cursor:
                 cursor.execute(NOTIFY, [LOCK_CLASS, self.queue, CHANNEL, self.queue])
 
@@ -112,9 +107,7 @@ class Sleeper(ABC):
 asleep: weakref.WeakSet[Sleeper] = weakref.WeakSet()
 
 
-def sleeper_for(
-    using: str, queues: Sequence[str], clock: Any, options: Options
-) -> Sleeper:
+def sleeper_for(using: str, queues: Sequence[str], clock: Any, options: Options) -> Sleeper:
     """The sleeper for those queues; under a fake clock no real time passes."""
     if clock is not None:
         return FakeTimeSleeper(using, queues, clock)

@@ -223,4 +223,4 @@ class Store(ABC):
     def inside_atomic(self) -> bool:
         """Whether a caller's own ``atomic`` block is open; a TestCase's doesn't count."""
         blocks = connections[self.using].atomic_blocks
-        return bool(blocks) and not blocks[-1]._from_testcase
+        return bool(blocks) and not blocks[-1]._from_testcase  # type: ignore[attr-defined]

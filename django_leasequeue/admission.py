@@ -1,0 +1,81 @@
+"""From what a caller hands in to what a store may take: validated, limits resolved. Pure."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from typing import Any, Final
+from uuid import UUID
+
+from . import validation
+from .errors import InvalidTaskError
+from .policy import PRIORITY_MAX, PRIORITY_MIN, QueuePolicy, whole
+from .records import Admitted, NewTask
+
+NEW_TASK_FIELDS: Final = frozenset(field.name for field in fields(NewTask))
+
+
+def admit(new: NewTask, policy: QueuePolicy, *, bytes_max: int) -> Admitted:
+    """*new* as it will be stored.
+
+    Raises:
+        InvalidTaskError: naming the field or the path, and the bound.
+    """
+    limits = policy.limits(
+        max_attempts=new.max_attempts,
+        visibility=new.visibility,
+        max_lease=new.max_lease,
+    )
+    key, life = new.dedupe_key, new_life()
+    return Admitted(
+        life=life,
+        id=str(life) if new.id is None else validation.name("id", new.id),
+        tenant=validation.name("tenant", new.tenant, empty=True),
+        path=new.path,
+        priority=whole("priority", new.priority, PRIORITY_MIN, PRIORITY_MAX),
+        payload=validation.payload_text(new.payload, bytes_max=bytes_max),
+        dedupe_key=None if key is None else validation.name("dedupe_key", key),
+        run_after=validation.instant("run_after", new.run_after),
+        max_attempts=limits.max_attempts,
+        visibility=limits.visibility,
+        max_lease=limits.max_lease,
+    )
+
+
+def admit_all(
+    tasks: Iterable[NewTask | Mapping[str, Any]], policy: QueuePolicy, *, bytes_max: int
+) -> list[Admitted]:
+    """All of *tasks*, or none.
+
+    Raises:
+        InvalidTaskError: naming the index of the first item that can't be stored.
+    """
+    admitted = []
+    for index, task in enumerate(tasks):
+        try:
+            admitted.append(admit(as_new_task(task), policy, bytes_max=bytes_max))
+        except InvalidTaskError as error:
+            raise InvalidTaskError(f"item {index}: {error}") from None
+    return admitted
+
+
+def as_new_task(task: NewTask | Mapping[str, Any]) -> NewTask:
+    if isinstance(task, NewTask):
+        return task
+    if unknown := sorted(set(task) - NEW_TASK_FIELDS):
+        raise InvalidTaskError(f"unknown field {', '.join(map(repr, unknown))}")
+    if "payload" not in task:
+        raise InvalidTaskError("payload is missing")
+    return NewTask(**task)
+
+
+def new_life() -> UUID:
+    """A UUID of version 7: unique for ever, and lives begun together lie together in an index."""
+    milliseconds = time.time_ns() // 1_000_000  # only for the order; no rule reads it
+    random_bits = int.from_bytes(os.urandom(10))
+    bits = milliseconds << 80 | random_bits
+    bits = bits & ~(0xF << 76) | 0x7 << 76
+    bits = bits & ~(0x3 << 62) | 0x2 << 62
+    return UUID(int=bits & (1 << 128) - 1)

@@ -26,7 +26,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from uuid import UUID
 
 from .errors import IllegalTransitionError, LostReason
@@ -216,6 +216,32 @@ def born(transition: Transition) -> TaskRecord:
         max_lease=timedelta(microseconds=facts["max_lease_us"]),
         state=State.READY,
         visible_at=transition.visible_at,
+    )
+
+
+class Limited(Protocol):
+    """What ``enqueued_data`` reads: an admitted task, or a held one."""
+
+    path: str
+    priority: int
+    dedupe_key: str | None
+    max_attempts: int
+    visibility: timedelta
+    max_lease: timedelta
+
+
+def enqueued_data(task: Limited) -> str:
+    """The ``data`` of the ``enqueued`` transition that begins *task*, as ``born`` reads it."""
+    microsecond = timedelta(microseconds=1)
+    return json_text(
+        {
+            "path": task.path,
+            "priority": task.priority,
+            "dedupe_key": task.dedupe_key,
+            "max_attempts": task.max_attempts,
+            "visibility_us": task.visibility // microsecond,
+            "max_lease_us": task.max_lease // microsecond,
+        }
     )
 
 

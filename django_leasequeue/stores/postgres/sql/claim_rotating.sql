@@ -1,0 +1,164 @@
+-- claim_rotating: lease tasks of all tenants in turn; where something came due, say so instead.
+--
+-- The rotation is a loose index scan from the tenant that was served last. Claims in flight read
+-- the same place: the first free of 16 positions keeps them apart, and nobody waits. One task per
+-- tenant in the first lap; where tenants are fewer than asked for, each gives its share of the
+-- further laps, and the tokens interleave them.
+--
+-- in    queue, worker  text
+--       limit          integer
+--       gate           boolean       whether to look for what came due
+--       now            timestamptz   NULL: the database's clock
+-- out   due            boolean       something came due: settle first; nothing was leased
+--       alone          boolean       no second tenant has visible tasks
+--       token …        one row per lease; a single row with NULL where there is none
+-- locks task rows, stepping over locked ones; an advisory lock on the position, until the commit
+-- plan  leasequeue_task_now for each tenant and pick, leasequeue_task_later for the probe
+WITH RECURSIVE clock AS MATERIALIZED (
+    SELECT coalesce(%(now)s::timestamptz, statement_timestamp()) AS now
+),
+due AS MATERIALIZED (
+    -- The earliest, not EXISTS: no statistics can talk the planner out of the index then.
+    SELECT %(gate)s::boolean AND coalesce((
+               SELECT task.visible_at
+                 FROM leasequeue_task AS task
+                WHERE task.queue = %(queue)s::text AND task.lane = 'later'
+                ORDER BY task.queue, task.visible_at, task.seq
+                LIMIT 1) <= (SELECT now FROM clock), false) AS yes
+),
+place AS MATERIALIZED (
+    SELECT tenant, stamp
+      FROM leasequeue_turn
+     WHERE queue = %(queue)s::text
+     ORDER BY queue DESC, stamp DESC, token DESC
+     LIMIT 1
+),
+ahead AS MATERIALIZED (
+    SELECT coalesce((
+               SELECT position
+                 FROM generate_series(0, 15) AS position, place
+                WHERE place.stamp > 1 AND %(limit)s::integer <= 10
+                  AND pg_try_advisory_xact_lock(
+                          hashtext('leasequeue ' || %(queue)s::text),
+                          ((place.stamp + position * %(limit)s::integer) %% 2147483647)::integer)
+                LIMIT 1), 0) * %(limit)s::integer AS hops
+),
+hop (tenant, wrapped, stop, number) AS (
+    -- Tenants with visible tasks, from behind the place once around, found one by one as needed.
+    SELECT next.tenant, next.wrapped, place.tenant, 1
+      FROM (SELECT 1) AS one
+      LEFT JOIN place ON true
+     CROSS JOIN LATERAL (
+           (SELECT task.tenant, false AS wrapped
+              FROM leasequeue_task AS task
+             WHERE task.queue = %(queue)s::text AND task.lane = 'now' AND task.tenant > place.tenant
+             ORDER BY task.queue, task.tenant, task.priority DESC, task.visible_at, task.seq
+             LIMIT 1)
+           UNION ALL
+           (SELECT task.tenant, true
+              FROM leasequeue_task AS task
+             WHERE task.queue = %(queue)s::text AND task.lane = 'now'
+             ORDER BY task.queue, task.tenant, task.priority DESC, task.visible_at, task.seq
+             LIMIT 1)
+           LIMIT 1) AS next
+     WHERE NOT (SELECT yes FROM due)
+     UNION ALL
+    SELECT next.tenant, next.wrapped, hop.stop, hop.number + 1
+      FROM hop
+     CROSS JOIN LATERAL (
+           (SELECT task.tenant, hop.wrapped AS wrapped
+              FROM leasequeue_task AS task
+             WHERE task.queue = %(queue)s::text AND task.lane = 'now' AND task.tenant > hop.tenant
+             ORDER BY task.queue, task.tenant, task.priority DESC, task.visible_at, task.seq
+             LIMIT 1)
+           UNION ALL
+           (SELECT task.tenant, true
+              FROM leasequeue_task AS task
+             WHERE NOT hop.wrapped AND task.queue = %(queue)s::text AND task.lane = 'now'
+             ORDER BY task.queue, task.tenant, task.priority DESC, task.visible_at, task.seq
+             LIMIT 1)
+           LIMIT 1) AS next
+     WHERE NOT (next.wrapped AND hop.stop IS NOT NULL AND next.tenant > hop.stop)
+),
+first_lap AS MATERIALIZED (
+    SELECT row_number() OVER () AS turn, one.tenant, one.number, one.seq
+      FROM (SELECT hop.tenant, hop.number, head.seq
+              FROM (SELECT * FROM hop WHERE number > (SELECT hops FROM ahead)
+                     UNION ALL
+                    SELECT * FROM hop WHERE number <= (SELECT hops FROM ahead)) AS hop
+             CROSS JOIN LATERAL (
+                   SELECT task.seq
+                     FROM leasequeue_task AS task
+                    WHERE task.queue = %(queue)s::text AND task.lane = 'now'
+                      AND task.tenant = hop.tenant
+                    ORDER BY task.priority DESC, task.visible_at, task.seq
+                    LIMIT 1
+                      FOR NO KEY UPDATE SKIP LOCKED) AS head
+             LIMIT %(limit)s::integer) AS one
+),
+served AS MATERIALIZED (
+    SELECT count(*) AS tenants FROM first_lap
+),
+further AS MATERIALIZED (
+    SELECT row_number() OVER () AS found, lap.turn, lap.tenant, lap.number, share.seq
+      FROM first_lap AS lap
+     CROSS JOIN LATERAL (
+           -- LIMIT 1000 inside: the planner, told a number it can't guess, would rather sort.
+           SELECT more.seq
+             FROM (SELECT task.seq
+                     FROM leasequeue_task AS task
+                    WHERE task.queue = %(queue)s::text AND task.lane = 'now'
+                      AND task.tenant = lap.tenant AND task.seq <> lap.seq
+                    ORDER BY task.priority DESC, task.visible_at, task.seq
+                    LIMIT 1000
+                      FOR NO KEY UPDATE SKIP LOCKED) AS more
+            LIMIT ((%(limit)s::integer - lap.turn) / (SELECT tenants FROM served))) AS share
+),
+picked AS MATERIALIZED (
+    SELECT 1::bigint AS lap, turn, number, tenant, seq FROM first_lap
+     UNION ALL
+    SELECT 1 + row_number() OVER (PARTITION BY turn ORDER BY found), turn, number, tenant, seq
+      FROM further
+),
+numbered AS MATERIALIZED (
+    -- Tokens are drawn after the locks: larger than any earlier one of the same task.
+    SELECT nextval('leasequeue_transition_id_seq') AS token, picked.*
+      FROM (SELECT * FROM picked ORDER BY lap, turn) AS picked
+),
+leased AS (
+    UPDATE leasequeue_task AS task
+       SET state = 'leased', lane = 'later', attempt = task.attempt + 1, token = numbered.token,
+           worker = %(worker)s, leased_at = clock.now,
+           -- At UTC a day has 24 hours, whatever the session's zone.
+           visible_at = (clock.now AT TIME ZONE 'UTC' + task.visibility) AT TIME ZONE 'UTC'
+      FROM numbered, clock
+     WHERE task.seq = numbered.seq
+ RETURNING task.*
+),
+logged AS (
+    INSERT INTO leasequeue_transition
+           (id, life, kind, at, queue, tenant, attempt, token, worker, visible_at)
+    SELECT token, life, 'leased', leased_at, queue, tenant, attempt, token, worker, visible_at
+      FROM leased
+),
+marked AS (
+    -- A queue with one tenant writes a single row, once in its life.
+    INSERT INTO leasequeue_turn (queue, stamp, token, tenant)
+    SELECT %(queue)s::text,
+           coalesce(place.stamp, 0) + last.number + (last.lap - 1) * (SELECT tenants FROM served),
+           last.token, last.tenant
+      FROM (SELECT * FROM numbered ORDER BY token DESC LIMIT 1) AS last
+      LEFT JOIN place ON true
+     WHERE place.tenant IS DISTINCT FROM last.tenant OR (SELECT tenants FROM served) > 1
+),
+answer AS (
+    SELECT (SELECT yes FROM due) AS due,
+           (SELECT count(*) < 2 FROM (SELECT FROM hop LIMIT 2) AS seen) AS alone
+)
+SELECT answer.due, answer.alone, leased.token, leased.life, leased.tenant, leased.task_id AS id,
+       leased.attempt, leased.max_attempts, leased.max_lease, leased.priority, leased.path,
+       leased.payload AS payload_text, leased.details AS details_text,
+       leased.leased_at AT TIME ZONE 'UTC' AS leased_at,
+       leased.visible_at AT TIME ZONE 'UTC' AS deadline
+  FROM answer
+  LEFT JOIN leased ON true;

@@ -1,0 +1,35 @@
+-- complete: acknowledge the leases that are live; the others simply don't come back.
+--
+-- in    lives          uuid[]        one lease each, any order
+--       tokens         bigint[]
+--       data           text[]        one JSON object each, with the result
+--       now            timestamptz   NULL: the database's clock
+-- out   token          bigint        one row per acknowledged lease
+-- locks task rows in ascending seq, so that two bulk calls can't deadlock
+-- plan  the unique index on life, then leasequeue_task_pkey
+WITH clock AS MATERIALIZED (
+    SELECT coalesce(%(now)s::timestamptz, statement_timestamp()) AS now
+),
+live AS MATERIALIZED (
+    -- The guard stands where the lock is taken: a row that changed while we waited for it is
+    -- judged again, before anything is logged.
+    SELECT task.seq, task.life, task.queue, task.tenant, task.attempt, task.token, task.worker,
+           finish.data
+      FROM unnest(%(lives)s::uuid[], %(tokens)s::bigint[], %(data)s::text[])
+               AS finish (life, token, data)
+      JOIN leasequeue_task AS task USING (life, token)
+     WHERE task.state = 'leased'
+       AND task.visible_at > (SELECT now FROM clock)
+     ORDER BY task.seq
+       FOR UPDATE OF task
+),
+logged AS (
+    INSERT INTO leasequeue_transition
+           (life, kind, at, queue, tenant, attempt, token, worker, data)
+    SELECT life, 'acked', (SELECT now FROM clock), queue, tenant, attempt, token, worker, data
+      FROM live
+)
+DELETE FROM leasequeue_task AS task
+ USING live
+ WHERE task.seq = live.seq
+RETURNING task.token;

@@ -1,0 +1,26 @@
+"""The SQL files beside this module, run through Django's own connection."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from django.db import connections
+
+FOLDER: Final = Path(__file__).parent / "sql"
+
+
+@cache
+def statement(name: str) -> str:
+    """The text of sql/*name*.sql, without the header and the comments that explain it."""
+    lines = (FOLDER / f"{name}.sql").read_text(encoding="utf-8").splitlines()
+    return "\n".join(line for line in lines if not line.lstrip().startswith("--"))
+
+
+def run(using: str, name: str, parameters: dict[str, Any]) -> list[dict[str, Any]]:
+    """Run sql/*name*.sql in the caller's transaction, if there is one; the rows it answers."""
+    with connections[using].cursor() as cursor:
+        cursor.execute(statement(name), parameters)
+        names = [column.name for column in cursor.description]
+        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]

@@ -12,7 +12,7 @@ from django.http import FileResponse, HttpRequest
 from django.shortcuts import get_object_or_404
 from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html, format_html_join
-from django.utils.safestring import SafeString
+from django.utils.safestring import SafeString, mark_safe
 
 from .forms import UploadForm
 from .models import Customer, Invoice, Label, Order, OrderLine, OrderStatus, Product, Upload
@@ -46,7 +46,9 @@ class ProductAdmin(admin.ModelAdmin):
 
 @admin.register(Upload)
 class UploadAdmin(RecordAdmin):
+    form = UploadForm
     list_display = ("name", "uploaded_at", "uploaded_by", "orders", "lines", "skipped")
+    readonly_fields = list_display
     columns = f"Columns: {', '.join(ORDER_COLUMNS + LINE_COLUMNS)}."
     add_fieldsets = ((None, {"fields": ["file"], "description": columns}),)
 
@@ -56,12 +58,9 @@ class UploadAdmin(RecordAdmin):
     def get_fieldsets(self, request: HttpRequest, obj: Upload | None = None) -> Any:
         return super().get_fieldsets(request, obj) if obj else self.add_fieldsets
 
-    def get_form(self, request: HttpRequest, obj: Upload | None = None, **kwargs: Any) -> Any:
-        return super().get_form(request, obj, **kwargs) if obj else UploadForm
-
     def save_model(self, request: HttpRequest, obj: Upload, form: Any, change: bool) -> None:
         obj.name = obj.file.name or ""
-        obj.uploaded_by = request.user
+        obj.uploaded_by_id = request.user.pk
         receive(obj, form.orders)
         self.message_user(request, f"{obj.orders} new orders, {obj.skipped} already known.")
 
@@ -73,7 +72,7 @@ class StatusFilter(admin.SimpleListFilter):
     def lookups(self, request: HttpRequest, model_admin: Any) -> Sequence[tuple[str, str]]:
         return OrderStatus.choices
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Order]) -> QuerySet[Order]:
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         return queryset.filter(status=self.value()) if self.value() else queryset
 
 
@@ -103,14 +102,16 @@ class OrderAdmin(admin.ModelAdmin):
     inlines = (OrderLineInline,)
     fieldsets = (
         (None, {"fields": ["number", "work", "documents", ("upload", "row")]}),
-        ("As uploaded", {"fields": ORDER_COLUMNS[1:6]}),
-        ("Deliver to", {"fields": ORDER_COLUMNS[6:]}),
+        ("As uploaded", {"fields": [("customer", "email"), ORDER_COLUMNS[3:6]]}),
+        ("Deliver to", {"fields": [ORDER_COLUMNS[6:9], ORDER_COLUMNS[9:]]}),
     )
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Order]:
         return Order.objects.with_status()
 
-    def get_readonly_fields(self, request: HttpRequest, obj: Order | None = None) -> Sequence[str]:
+    def get_readonly_fields(
+        self, request: HttpRequest, obj: Order | None = None
+    ) -> tuple[str, ...]:
         """An invoiced order stands; only where its invoice is mailed to can be corrected."""
         fixed = [c for c in ORDER_COLUMNS if c != "email"] if is_invoiced(obj) else ["number"]
         return (*fixed, "work", "documents", "upload", "row")
@@ -131,9 +132,8 @@ class OrderAdmin(admin.ModelAdmin):
     @admin.display(description="state of the work")
     def work(self, order: Order) -> SafeString:
         """Each step, why it failed, and the way to redrive it."""
-        row = "<li>{}: <b>{}</b> {} {}</li>"
         steps = ((s.name, s.state, s.error, redrive_link(s.dead_letter)) for s in steps_of(order))
-        return format_html("<ul>{}</ul>", format_html_join("", row, steps))
+        return format_html_join(mark_safe("<br>"), "{}: <b>{}</b> {} {}", steps)
 
     @admin.display(description="documents")
     def documents(self, order: Order) -> SafeString | str:

@@ -70,7 +70,7 @@ class ItemForm(forms.Form):
     )
     unit_price = forms.DecimalField(min_value=0, max_digits=8, decimal_places=2)
     quantity = forms.IntegerField(min_value=1, max_value=100_000)
-    discount = forms.DecimalField(min_value=0, max_value=1, max_digits=4, decimal_places=3)
+    discount = forms.DecimalField(min_value=0, max_value=1, max_digits=6, decimal_places=3)
 
 
 def check_order(order: Order) -> CheckedOrder:
@@ -103,7 +103,7 @@ HEAD_FIELDS: Final = ("customer", "email", "order_date", "required_date", "freig
 def complaints_of(source: Order | OrderLine, form: forms.Form) -> Iterator[str]:
     for field, errors in form.errors.items():
         text: Any = getattr(source, field)
-        yield f"row {source.row}, {field} “{text}”: {' '.join(errors)}"
+        yield f"row {source.row}, {field} “{text}”: {' '.join(map(str, errors))}"
 
 
 def address_of(order: Order) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from uuid import UUID
 
 from django.urls import reverse
 
@@ -30,10 +31,10 @@ def steps_of(order: Order) -> list[Step]:
     return steps
 
 
-def step(name: str, life: object, *, done: bool) -> Step:
+def step(name: str, life: UUID | None, *, done: bool) -> Step:
     if done:
         return Step(name=name, state="done")
-    held = Task.objects.filter(life=life).first()
+    held = Task.objects.filter(life=life).first() if life else None
     if held is None:
         return Step(name=name, state="not in the queue")
     if held.state != "dead":

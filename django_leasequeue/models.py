@@ -5,7 +5,8 @@ Nothing here changes a task: the stores do. The managers refuse what would rewri
 
 from __future__ import annotations
 
-from typing import Any, Final, NoReturn
+from datetime import datetime
+from typing import Any, Final, NoReturn, Self
 
 from django.db import models
 from django.db.models import F, Q
@@ -23,9 +24,7 @@ class AppendOnlyError(TypeError):
 
 
 def refuse(*_: Any, **__: Any) -> NoReturn:
-    raise AppendOnlyError(
-        "the queue's tables are written by the queue only: use its moves"
-    )
+    raise AppendOnlyError("the queue's tables are written by the queue only: use its moves")
 
 
 class ReadOnlyQuerySet(models.QuerySet[Any]):
@@ -33,6 +32,19 @@ class ReadOnlyQuerySet(models.QuerySet[Any]):
 
     update = delete = update_or_create = get_or_create = refuse
     create = bulk_create = bulk_update = refuse
+
+
+class TaskQuerySet(ReadOnlyQuerySet):
+    """The held tasks, as people ask for them."""
+
+    def dead(self, now: datetime) -> Self:
+        """The dead letters at *now*, on the database's clock.
+
+        A task whose last lease has run out is one, whether or not anybody wrote it down.
+        """
+        out_of_attempts = Q(attempt__gte=F("max_attempts"))
+        lapsed = Q(state=State.LEASED, visible_at__lte=now)
+        return self.filter(Q(state=State.DEAD) | (lapsed & out_of_attempts))
 
 
 class TaskTransition(models.Model):
@@ -43,9 +55,7 @@ class TaskTransition(models.Model):
     kind = ExactCharField(_("kind"), max_length=20, choices=[(k, k) for k in Kind])
     at = Instant(_("at"))
     queue = ExactCharField(_("queue"), max_length=CHARACTERS_MAX["queue"])
-    tenant = ExactCharField(
-        _("tenant"), max_length=CHARACTERS_MAX["tenant"], blank=True
-    )
+    tenant = ExactCharField(_("tenant"), max_length=CHARACTERS_MAX["tenant"], blank=True)
     attempt = models.IntegerField(_("attempt"))
     token = models.BigIntegerField(_("fencing token"), null=True)
     worker = ExactCharField(_("worker"), max_length=CHARACTERS_MAX["worker"], null=True)
@@ -60,9 +70,8 @@ class TaskTransition(models.Model):
         db_table = "leasequeue_transition"
         verbose_name = _("transition")
         verbose_name_plural = _("transitions")
-        indexes = [
-            models.Index(fields=["life", "id"], name="leasequeue_transition_life")
-        ]
+        default_permissions = ("view",)
+        indexes = [models.Index(fields=["life", "id"], name="leasequeue_transition_life")]
 
     save = delete = refuse
 
@@ -100,25 +109,17 @@ class Task(models.Model):
     seq = models.BigIntegerField(_("number"), primary_key=True)
     life = models.UUIDField(_("life"), unique=True)
     queue = ExactCharField(_("queue"), max_length=CHARACTERS_MAX["queue"])
-    tenant = ExactCharField(
-        _("tenant"), max_length=CHARACTERS_MAX["tenant"], blank=True
-    )
+    tenant = ExactCharField(_("tenant"), max_length=CHARACTERS_MAX["tenant"], blank=True)
     task_id = ExactCharField(_("id"), max_length=CHARACTERS_MAX["id"])
     path = models.TextField(_("task"), blank=True)
     payload = models.TextField(_("payload"))
     priority = models.SmallIntegerField(_("priority"))
-    dedupe_key = ExactCharField(
-        _("dedupe key"), max_length=CHARACTERS_MAX["dedupe_key"], null=True
-    )
-    live_key = ExactCharField(
-        max_length=CHARACTERS_MAX["dedupe_key"], null=True, editable=False
-    )
+    dedupe_key = ExactCharField(_("dedupe key"), max_length=CHARACTERS_MAX["dedupe_key"], null=True)
+    live_key = ExactCharField(max_length=CHARACTERS_MAX["dedupe_key"], null=True, editable=False)
     max_attempts = models.IntegerField(_("max attempts"))
     visibility = models.DurationField(_("visibility"))
     max_lease = models.DurationField(_("max lease"))
-    state = ExactCharField(
-        _("state"), max_length=10, choices=[(s, s) for s in STORED_STATES]
-    )
+    state = ExactCharField(_("state"), max_length=10, choices=[(s, s) for s in STORED_STATES])
     visible_at = Instant(_("visible at"))
     attempt = models.IntegerField(_("attempt"))
     token = models.BigIntegerField(_("fencing token"), null=True)
@@ -128,12 +129,18 @@ class Task(models.Model):
     last_error = models.TextField(_("last error"), blank=True)
     lane = ExactCharField(max_length=5, null=True, editable=False)
 
-    objects = ReadOnlyQuerySet.as_manager()
+    objects = TaskQuerySet.as_manager()
 
     class Meta:
         db_table = "leasequeue_task"
         verbose_name = _("task")
         verbose_name_plural = _("tasks")
+        default_permissions = ("view",)
+        permissions = [
+            ("redrive_task", _("Can redrive dead letters")),
+            ("cancel_task", _("Can cancel tasks")),
+            ("view_payload", _("Can view payloads, details and results")),
+        ]
         constraints = [
             models.UniqueConstraint(
                 fields=["queue", "tenant", "task_id"], name="leasequeue_task_id"
@@ -197,6 +204,16 @@ class Task(models.Model):
         )
 
 
+class DeadLetter(Task):
+    """A task that stopped, as the admin lists it; ``Task.objects.dead`` says which ones."""
+
+    class Meta:
+        proxy = True
+        verbose_name = _("dead letter")
+        verbose_name_plural = _("dead letters")
+        default_permissions = ("view",)
+
+
 class Turn(models.Model):
     """Whose turn it was: the rotation between a queue's tenants, newest position last.
 
@@ -214,6 +231,7 @@ class Turn(models.Model):
         db_table = "leasequeue_turn"
         verbose_name = _("turn")
         verbose_name_plural = _("turns")
+        default_permissions = ()
 
     def __str__(self) -> str:
         return f"{self.queue}: {self.tenant}"

@@ -31,7 +31,7 @@ def twin(
 ) -> Callable[Concatenate[Q, P], Coroutine[Any, Any, R]]:
     """The async form of *method*: same arguments, same answer, same errors."""
 
-    async def step(self: Q, *args: P.args, **kwargs: P.kwargs) -> R:
+    async def step(self: Q, /, *args: P.args, **kwargs: P.kwargs) -> R:
         answer: R = await whole(sync_to_async(getattr(self, method.__name__))(*args, **kwargs))
         return answer
 

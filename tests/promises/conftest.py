@@ -1,0 +1,45 @@
+"""Queues over every store, on a clock that only moves when a test moves it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from django_leasequeue import Queue
+from django_leasequeue.testing.clock import FakeClock
+from django_leasequeue.testing.memory import MemoryQueue
+
+MakeQueue = Callable[..., Queue]
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture(params=["memory", "default", "sqlite"], ids=["memory", "postgres", "sqlite"])
+def make_queue(request: pytest.FixtureRequest, clock: FakeClock) -> Iterator[MakeQueue]:
+    """A maker of queues that share one store and one clock."""
+    opened: list[Queue] = []
+    if request.param == "memory":
+        first = MemoryQueue("first", clock=clock)
+
+        def make(name: str = "emails", **options: Any) -> Queue:
+            queue = MemoryQueue(name, clock=clock, store=first.store, **options)
+            opened.append(queue)
+            return queue
+    else:
+        require_alias(request.param)
+        request.applymarker(pytest.mark.django_db(databases=["default", "sqlite"], transaction=True))
+        request.getfixturevalue("transactional_db")
+
+        def make(name: str = "emails", **options: Any) -> Queue:
+            queue = Queue(name, using=request.param, clock=clock, **options)
+            opened.append(queue)
+            return queue
+
+    yield make
+    for queue in opened:
+        queue.close()

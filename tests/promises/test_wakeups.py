@@ -1,0 +1,243 @@
+"""A waiting poll returns when there is something to do, and sleeps when there isn't."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from dataclasses import replace
+from typing import Any
+
+import psycopg
+import pytest
+from django.db import connection, connections, transaction
+
+from django_leasequeue import Lease, Queue, wakeups
+from django_leasequeue.testing.clock import FakeClock
+from tests.waiting import in_thread, wait_for
+
+MakeQueue = Callable[..., Queue]
+NEVER = 3600.0
+
+
+def poll_asleep(queue: Queue, clock: FakeClock, wait: float) -> Future[Lease | None]:
+    """A poll in another thread that has gone to sleep by the time this returns."""
+    polling = in_thread(lambda: queue.poll(worker="sleeper", wait=wait))
+    wait_for(lambda: polling.done() or bool(clock.waiting))
+    return polling
+
+
+class TestByTheFakeClock:
+    """No real time passes: a poll returns when the clock is advanced, or something wakes it."""
+
+    def test_on_an_enqueue(self, make_queue: MakeQueue, clock: FakeClock) -> None:
+        queue = make_queue()
+        polling = poll_asleep(queue, clock, wait=30)
+
+        queue.enqueue({}, id="a")
+
+        lease = polling.result(timeout=10)
+        assert lease
+        assert lease.id == "a"
+        assert clock.now() == lease.leased_at
+
+    def test_on_a_retry_coming_due(self, make_queue: MakeQueue, clock: FakeClock) -> None:
+        queue = make_queue()
+        queue.enqueue({}, id="a")
+        [first] = queue.claim(worker="w")
+        queue.fail(first, "refused", retry_after=2)
+        polling = poll_asleep(queue, clock, wait=30)
+
+        clock.advance(2)
+
+        lease = polling.result(timeout=10)
+        assert lease
+        assert lease.attempt == 2
+
+    def test_on_a_retry_that_is_written_while_it_sleeps(
+        self, make_queue: MakeQueue, clock: FakeClock
+    ) -> None:
+        queue = make_queue()
+        queue.enqueue({}, id="a")
+        [first] = queue.claim(worker="w")
+        polling = poll_asleep(queue, clock, wait=20)
+
+        queue.fail(first, "refused", retry_after=0)
+
+        lease = polling.result(timeout=10)
+        assert lease
+        assert lease.attempt == 2
+
+    def test_on_a_deadline(self, make_queue: MakeQueue, clock: FakeClock) -> None:
+        queue = make_queue()
+        queue.enqueue({}, id="a", visibility=3)
+        queue.claim(worker="w")
+        polling = poll_asleep(queue, clock, wait=30)
+
+        clock.advance(3)
+
+        lease = polling.result(timeout=10)
+        assert lease
+        assert lease.attempt == 2
+
+    def test_at_its_end_with_nothing(self, make_queue: MakeQueue, clock: FakeClock) -> None:
+        queue = make_queue()
+        polling = poll_asleep(queue, clock, wait=4)
+
+        clock.advance(4)
+
+        assert polling.result(timeout=10) is None
+
+    @pytest.mark.parametrize("gesture", ["release", "redrive", "adopt"])
+    def test_on_a_task_given_back(
+        self, make_queue: MakeQueue, clock: FakeClock, gesture: str
+    ) -> None:
+        queue = make_queue()
+        queue.enqueue({}, id="a")
+        [lease] = queue.claim(worker="w")
+        if gesture == "redrive":
+            queue.fail(lease, "refused", retryable=False)
+        polling = poll_asleep(queue, clock, wait=20)
+
+        {
+            "release": lambda: queue.release(lease),
+            "redrive": lambda: queue.redrive(["a"]),
+            "adopt": lambda: queue.adopt(worker="w"),
+        }[gesture]()
+
+        again = polling.result(timeout=10)
+        assert again
+        assert again.token > lease.token
+
+
+@pytest.fixture
+def queue(transactional_db: None) -> Iterator[Queue]:
+    """A queue on PostgreSQL and real time, whose poll interval never helps."""
+    if connection.vendor != "postgresql":
+        pytest.skip("LISTEN needs PostgreSQL: DATABASE_URL names another database")
+    queue = Queue("emails")
+    queue.options = replace(queue.options, poll_interval=NEVER)
+    yield queue
+    queue.close()
+
+
+@pytest.fixture
+def notes(transactional_db: None) -> Iterator[psycopg.Connection[Any]]:
+    """A session that hears every notification."""
+    wrapper = connection.copy()
+    wrapper.ensure_connection()
+    wrapper.connection.execute(f"LISTEN {wakeups.CHANNEL}")
+    yield wrapper.connection
+    wrapper.close()
+
+
+def heard(notes: psycopg.Connection[Any]) -> list[str]:
+    """The queues that were notified since the last call; our own probes don't count."""
+    notes.execute("SELECT 1")
+    payloads = [notify.payload for notify in notes.notifies(timeout=0.2)]
+    return [payload for payload in payloads if not payload.startswith("echo ")]
+
+
+def somebody_sleeps() -> bool:
+    with connections["default"].cursor() as cursor:
+        cursor.execute(
+            "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND classid = %s",
+            [wakeups.LOCK_CLASS],
+        )
+        return bool(cursor.fetchone()[0])
+
+
+def poll_listening(queue: Queue) -> Future[Lease | None]:
+    polling = in_thread(lambda: queue.poll(worker="sleeper", wait=60))
+    wait_for(lambda: polling.done() or somebody_sleeps())
+    return polling
+
+
+@pytest.mark.parametrize("name", ["emails", "é" * 40, "with ' quote; and Capitals", "q" * 100])
+def test_a_notification_wakes_a_listening_poll(queue: Queue, name: str) -> None:
+    """Names that are no channel names work alike: the name travels in the payload."""
+    queue.name = name
+    polling = poll_listening(queue)
+
+    queue.enqueue({}, id="a")
+
+    lease = polling.result(timeout=10)
+    assert lease
+    assert lease.id == "a"
+
+
+def test_nobody_is_notified_while_nobody_sleeps(
+    queue: Queue, notes: psycopg.Connection[Any]
+) -> None:
+    queue.enqueue({})
+
+    assert heard(notes) == []
+
+
+def test_many_enqueues_of_one_transaction_notify_once_and_after_the_commit(
+    queue: Queue, notes: psycopg.Connection[Any]
+) -> None:
+    polling = poll_listening(queue)
+
+    with transaction.atomic():
+        for number in range(5):
+            queue.enqueue({}, id=str(number))
+        assert heard(notes) == []
+
+    assert polling.result(timeout=10)
+    assert heard(notes) == ["emails"]
+
+
+def test_a_rolled_back_savepoint_takes_only_its_own_wake_with_it(
+    queue: Queue, notes: psycopg.Connection[Any]
+) -> None:
+    polling = poll_listening(queue)
+
+    with transaction.atomic():
+        with pytest.raises(ZeroDivisionError), transaction.atomic():
+            queue.enqueue({}, id="undone")
+            raise ZeroDivisionError
+        queue.enqueue({}, id="kept")
+
+    lease = polling.result(timeout=10)
+    assert lease
+    assert lease.id == "kept"
+
+
+def test_a_rollback_notifies_nobody(queue: Queue, notes: psycopg.Connection[Any]) -> None:
+    polling = poll_listening(queue)
+
+    with pytest.raises(ZeroDivisionError), transaction.atomic():
+        queue.enqueue({}, id="undone")
+        raise ZeroDivisionError
+    assert heard(notes) == []
+
+    queue.enqueue({}, id="kept")
+    assert polling.result(timeout=10)
+
+
+def test_an_enqueue_between_the_look_and_the_sleep_is_not_missed(queue: Queue) -> None:
+    """The race that a notification after the commit opens: announced, looked, not yet asleep."""
+    looked, go_on = threading.Event(), threading.Event()
+    ask = queue.claim_one
+
+    def claim_one(worker: str, end: float) -> Lease | None:
+        lease = ask(worker, end)
+        if wakeups.asleep and not lease:  # the look under the announcement
+            looked.set()
+            go_on.wait(10)
+        return lease
+
+    queue.claim_one = claim_one  # type: ignore[method-assign]
+    polling = in_thread(lambda: queue.poll(worker="sleeper", wait=60))
+    assert looked.wait(10)
+
+    other = Queue("emails")
+    wakeups_in_process, wakeups.asleep = wakeups.asleep, type(wakeups.asleep)()
+    try:
+        other.enqueue({}, id="a")  # only the server can tell the sleeper now
+    finally:
+        wakeups.asleep = wakeups_in_process
+    go_on.set()
+
+    assert polling.result(timeout=10)

@@ -1,26 +1,33 @@
-"""The store on PostgreSQL: every move is one statement, each in its own file under sql/."""
+"""The store on PostgreSQL: a move is one statement, in a file of its own under sql/.
+
+Where something conflicts it takes up to three: an enqueue that met a held id or key, a claim that
+met what came due by time, a redrive that met a task dead by the clock alone.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar
+from uuid import UUID
 
-from django.db import OperationalError, connections, transaction
+from django.db import IntegrityError, OperationalError, connections, transaction
+from django.db.models import F
 from psycopg.errors import DeadlockDetected, SerializationFailure
 
 from ...lease import Lease
-from ...records import Admitted, EnqueuedTask
-from ...transitions import State, enqueued_data
-from ..base import BATCH, Clock, Finish, Store
-from . import rows
+from ...models import Task, TaskTransition
+from ...records import Admitted, All, Depth, EnqueuedTask, RedriveBatch
+from ...transitions import Kind, State, TaskRecord, Transition, as_of, json_text
+from ..base import BATCH, Clock, Failure, Finish, Store
+from . import columns, rows
+from .rows import Claimed, Row
 from .statements import run
 
 Answer = TypeVar("Answer")
 REPEATS_MAX: Final = 20
-ROWS_MAX: Final = 1000  # tasks that one statement stores or leases
-MICROSECOND: Final = timedelta(microseconds=1)
+PRUNE_EVERY: Final = 1009  # tokens; a prime, so that no rhythm of log rows steps over it
 
 
 class PostgresStore(Store):
@@ -28,26 +35,23 @@ class PostgresStore(Store):
 
     def __init__(self, using: str, clock: Clock | None = None) -> None:
         super().__init__(using, clock)
-        self.only_tenant: dict[
-            str, str
-        ] = {}  # by queue, as the last claim there saw it
+        # By queue, where the last claim saw no other. A guess: the statement checks it.
+        self.only_tenant: dict[str, str] = {}
 
-    def run(self, name: str, **parameters: Any) -> list[dict[str, Any]]:
+    def run(self, name: str, **parameters: Any) -> list[Row]:
         """Run sql/*name*.sql at the present instant; the rows it answers."""
         now = self.clock.now() if self.clock else None
         return self.repeated(lambda: run(self.using, name, {"now": now, **parameters}))
 
     def repeated(self, act: Callable[[], Answer]) -> Answer:
-        """Do *act*, again where the server asks for it; inside a transaction it's the caller's."""
+        """Do *act*, again where the server asks for it; inside a transaction the caller has to."""
         if not connections[self.using].get_autocommit():
             return act()
         for _ in range(REPEATS_MAX):
             try:
                 return act()
             except OperationalError as error:
-                if not isinstance(
-                    error.__cause__, DeadlockDetected | SerializationFailure
-                ):
+                if not isinstance(error.__cause__, DeadlockDetected | SerializationFailure):
                     raise
         return act()
 
@@ -61,78 +65,233 @@ class PostgresStore(Store):
 
     def store_chunks(self, queue: str, tasks: Sequence[Admitted]) -> list[EnqueuedTask]:
         with transaction.atomic(using=self.using):
-            return [
-                task
-                for chunk in chunks(tasks)
-                for task in self.store_chunk(queue, chunk)
-            ]
+            chunks = columns.chunks(tasks)
+            return [task for chunk in chunks for task in self.store_chunk(queue, chunk)]
 
     def store_chunk(self, queue: str, tasks: Sequence[Admitted]) -> list[EnqueuedTask]:
-        stored = {}
-        for row in self.run("enqueue", queue=queue, **arrays(tasks)):
-            stored[row["life"]] = row["scheduled"]
-        return [
-            EnqueuedTask(
+        answers: dict[UUID, EnqueuedTask] = {}
+        waiting = list(tasks)
+        while waiting:
+            for step in (self.insert, self.find_holders):
+                answers |= step(queue, waiting)
+                waiting = [task for task in waiting if task.life not in answers]
+                if not waiting:
+                    break
+        return [answers[task.life] for task in tasks]
+
+    def insert(self, queue: str, tasks: Sequence[Admitted]) -> dict[UUID, EnqueuedTask]:
+        """Store what meets no held id and no live key; the stored ones, by the given lives."""
+        answer = self.run("enqueue", queue=queue, **columns.of_tasks(tasks))
+        states = {row["life"]: State(row["state"]) for row in answer}
+        return {
+            task.life: EnqueuedTask(
                 life=task.life,
                 id=task.id,
                 tenant=task.tenant,
-                state=State.SCHEDULED if stored[task.life] else State.READY,
+                state=states[task.life],
                 duplicate=False,
             )
             for task in tasks
-        ]
+            if task.life in states
+        }
+
+    def find_holders(self, queue: str, tasks: Sequence[Admitted]) -> dict[UUID, EnqueuedTask]:
+        """Log the duplicates among *tasks*; who holds their id or key, by the given lives.
+
+        Where the holder left meanwhile, or is dead and lets go of the key, nothing is answered.
+        """
+        answer = self.run("duplicate", queue=queue, **columns.of_duplicates(tasks))
+        self.announce(rows.happened(answer, queue))
+        return {
+            tasks[row["number"]].life: EnqueuedTask(
+                life=row["life"],
+                id=row["id"],
+                tenant=row["tenant"],
+                state=State(row["state"]),
+                duplicate=True,
+            )
+            for row in answer
+            if row["number"] is not None
+        }
 
     def claim(self, queue: str, *, worker: str, limit: int) -> list[Lease]:
-        answer = self.run(
-            "claim_rotating", queue=queue, worker=worker, limit=limit, gate=False
+        leases: list[Lease] = []
+        while wanted := min(limit - len(leases), columns.ROWS_MAX):
+            claimed = self.settle_and_take(queue, worker, wanted)
+            leases += claimed.leases
+            if len(claimed.leases) == wanted or claimed.due:
+                continue
+            # Of several tenants some may have had less than their share: others have more.
+            if claimed.alone or not claimed.leases:
+                break
+        return leases
+
+    def settle_and_take(self, queue: str, worker: str, limit: int) -> Claimed:
+        """Lease tasks; write down a batch of what came due first, more while that yields none.
+
+        ``due`` of the answer says that more may have come due.
+        """
+        claimed = self.take(queue, worker, limit, gate=True)
+        while claimed.due and not claimed.leases:
+            full = self.settle(queue) == BATCH
+            claimed = replace(self.take(queue, worker, limit, gate=False), due=full)
+        return claimed
+
+    def take(self, queue: str, worker: str, limit: int, *, gate: bool) -> Claimed:
+        """Lease tasks by the statement that fits; a wrong guess costs a round trip, not a turn."""
+        tenant = self.only_tenant.get(queue)
+        asked = {"queue": queue, "worker": worker, "limit": limit, "gate": gate}
+        if tenant is not None:
+            answer = self.run("claim", tenant=tenant, **asked)
+            claimed = rows.claimed(answer, queue=queue, worker=worker)
+            if claimed.alone:
+                return claimed
+        answer = self.run("claim_rotating", **asked)
+        claimed = rows.claimed(answer, queue=queue, worker=worker)
+        self.remember(queue, claimed)
+        return claimed
+
+    def remember(self, queue: str, claimed: Claimed) -> None:
+        if not claimed.alone:
+            self.only_tenant.pop(queue, None)
+        elif claimed.leases:
+            self.only_tenant[queue] = claimed.leases[0].tenant
+        if any(lease.token % PRUNE_EVERY == 0 for lease in claimed.leases):
+            self.run("prune_turns", queue=queue)
+
+    def heartbeat(self, lease: Lease, details: str | None) -> Lease | None:
+        data = None if details is None else f'{{"details":{details}}}'
+        [row] = self.run(
+            "heartbeat", life=lease.life, token=lease.token, details=details, data=data
         )
-        return rows.leases(answer, queue=queue, worker=worker)
+        if not row["live"]:
+            return None
+        if row["deadline"] is None:
+            return replace(lease, renewed=False)
+        return replace(
+            lease,
+            deadline=rows.utc(row["deadline"]),
+            seconds_left=row["remaining"].total_seconds(),
+            details_text=row["details"],
+            renewed=True,
+        )
 
     def complete(self, finishes: Sequence[Finish]) -> set[int]:
-        accepted = self.run(
-            "complete",
-            lives=[finish.lease.life for finish in finishes],
-            tokens=[finish.lease.token for finish in finishes],
-            data=[f'{{"result":{finish.result}}}' for finish in finishes],
+        answer = self.run("complete", **columns.of_finishes(finishes))
+        return {row["token"] for row in answer}
+
+    def fail(self, failures: Sequence[Failure]) -> set[int]:
+        answer = self.run("fail", **columns.of_failures(failures))
+        for row in answer:
+            self.announce(rows.happened([row], row["queue"]))
+        return {row["token"] for row in answer}
+
+    def release(self, leases: Sequence[Lease]) -> set[int]:
+        answer = self.run(
+            "release",
+            lives=[lease.life for lease in leases],
+            tokens=[lease.token for lease in leases],
         )
-        return {row["token"] for row in accepted}
+        return {row["token"] for row in answer}
 
+    def settle(self, queue: str, *, limit: int = BATCH) -> int:
+        answer = self.run("settle", queue=queue, limit=limit)
+        self.announce(rows.happened(answer, queue))
+        return len(answer)
 
-def chunks(tasks: Sequence[Admitted]) -> Iterator[list[Admitted]]:
-    """*tasks* in order, cut so that no chunk meets itself in an id or a key."""
-    chunk: list[Admitted] = []
-    taken: set[tuple[str, str, str]] = set()
-    for task in tasks:
-        names = {("id", task.tenant, task.id)}
-        if task.dedupe_key is not None:
-            names.add(("key", task.tenant, task.dedupe_key))
-        if len(chunk) == ROWS_MAX or taken & names:
-            yield chunk
-            chunk, taken = [], set()
-        chunk.append(task)
-        taken |= names
-    if chunk:
-        yield chunk
+    def adopt(self, queue: str, worker: str) -> list[TaskRecord]:
+        data = json_text({"adopted_by": worker})
+        answer = self.run("adopt", queue=queue, worker=worker, data=data)
+        self.announce(rows.happened(answer, queue))
+        return [rows.record(row) for row in answer]
 
+    def redrive(
+        self,
+        queue: str,
+        ids: Sequence[str],
+        *,
+        tenant: str,
+        by: str | None,
+        reason: str | None,
+    ) -> RedriveBatch:
+        asked = list(dict.fromkeys(ids))
+        data = json_text({"by": by, "reason": reason})
+        verdicts: dict[str, str | None] = dict.fromkeys(asked, "not held")
+        for start in range(0, len(asked), BATCH):
+            waiting = asked[start : start + BATCH]
+            while waiting:
+                answer = self.redrive_batch(queue, waiting, tenant=tenant, data=data)
+                found = [row for row in answer if row["state"] is not None]
+                verdicts |= {row["id"]: rows.skipped(row) for row in found if not row["again"]}
+                waiting = [row["id"] for row in found if row["again"]]
+        skipped = {id: why for id, why in verdicts.items() if why is not None}
+        return RedriveBatch(redriven=len(asked) - len(skipped), skipped=skipped)
 
-def arrays(tasks: Sequence[Admitted]) -> dict[str, list[Any]]:
-    """The columns of *tasks*, as enqueue.sql takes them."""
-    moments = [task.run_after for task in tasks]
-    return {
-        "lives": [task.life for task in tasks],
-        "ids": [task.id for task in tasks],
-        "tenants": [task.tenant for task in tasks],
-        "paths": [task.path for task in tasks],
-        "priorities": [task.priority for task in tasks],
-        "payloads": [task.payload for task in tasks],
-        "keys": [task.dedupe_key for task in tasks],
-        "run_ats": [at if isinstance(at, datetime) else None for at in moments],
-        "delays_us": [
-            wait // MICROSECOND if isinstance(wait, timedelta) else None
-            for wait in moments
-        ],
-        "max_attempts": [task.max_attempts for task in tasks],
-        "visibilities_us": [task.visibility // MICROSECOND for task in tasks],
-        "max_leases_us": [task.max_lease // MICROSECOND for task in tasks],
-        "data": [enqueued_data(task) for task in tasks],
-    }
+    def redrive_batch(
+        self, queue: str, ids: Sequence[str], *, tenant: str, data: str
+    ) -> list[Row]:
+        def guarded() -> list[Row]:
+            with transaction.atomic(using=self.using):
+                return self.run("redrive", queue=queue, ids=ids, tenant=tenant, data=data)
+
+        for _ in range(REPEATS_MAX):
+            try:
+                answer = self.repeated(guarded)
+            except IntegrityError:
+                continue  # an enqueue took a letter's key at that moment: now it can be seen
+            self.announce(rows.happened(answer, queue))
+            return answer
+        return guarded()
+
+    def cancel(
+        self, queue: str, id: str, *, tenant: str, by: str | None, reason: str | None
+    ) -> bool:
+        data = json_text({"by": by, "reason": reason})
+        return bool(self.run("cancel", queue=queue, id=id, tenant=tenant, data=data))
+
+    def find(self, life: UUID) -> TaskRecord | None:
+        task = Task.objects.using(self.using).filter(life=life).first()
+        return task.record if task else None
+
+    def held(self, queue: str, id: str, tenant: str) -> TaskRecord | None:
+        tasks = Task.objects.using(self.using)
+        task = tasks.filter(queue=queue, tenant=tenant, task_id=id).first()
+        return task.record if task else None
+
+    def history(self, lives: Iterable[UUID], *, since: int = 0) -> list[Transition]:
+        log = TaskTransition.objects.using(self.using)
+        found = log.filter(life__in=list(lives), id__gte=since).order_by("id")
+        return [row.transition for row in found]
+
+    def dead(
+        self, queue: str, *, tenant: str | All, after: int = 0, limit: int = BATCH
+    ) -> list[TaskRecord]:
+        now = self.now()
+        held = Task.objects.using(self.using).filter(queue=queue, seq__gt=after)
+        if not isinstance(tenant, All):
+            held = held.filter(tenant=tenant)
+        late = held.filter(lane="later", state=State.LEASED, visible_at__lte=now)
+        # The clock's dead are read first: a task that is written down in between is met twice,
+        # which a dictionary forgives, and never missed.
+        over = late.filter(attempt__gte=F("max_attempts")).order_by("seq")[:limit]
+        letters = {task.seq: as_of(task.record, now) for task in over}
+        written = held.filter(state=State.DEAD).order_by("seq")[:limit]
+        letters |= {task.seq: task.record for task in written}
+        return [letters[seq] for seq in sorted(letters)][:limit]
+
+    def depth(self, queue: str) -> Depth:
+        [row] = self.run("depth", queue=queue)
+        return Depth(
+            visible=row["visible"],
+            scheduled=row["scheduled"],
+            leased=row["leased"],
+            dead=row["dead"],
+        )
+
+    def oldest_visible(self, queue: str) -> timedelta | None:
+        oldest: timedelta | None = self.run("depth", queue=queue)[0]["oldest"]
+        return oldest
+
+    def next_due(self, queue: str) -> timedelta | None:
+        answer = self.run("next_due", queue=queue)
+        return answer[0]["remaining"] if answer else None

@@ -2,27 +2,86 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from ...lease import Lease
 from ...transitions import Kind, State, TaskRecord, Transition
 
+Row = dict[str, Any]
+RECORD: Final = tuple(field.name for field in fields(TaskRecord))
+LEASE: Final = tuple(field.name for field in fields(Lease))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claimed:
+    """What one claiming statement answered.
+
+    ``due``: something came due by time and has to be settled first; nothing was leased.
+    ``alone``: no second tenant has visible tasks.
+    """
+
+    leases: list[Lease]
+    due: bool
+    alone: bool
+
 
 def utc(moment: datetime) -> datetime:
-    """An instant that a statement answered, always as naive UTC: exact whatever USE_TZ says."""
+    """An instant of an answer: selected at UTC and naive, so that USE_TZ can't touch it."""
     return moment.replace(tzinfo=UTC)
 
 
-def leases(rows: Iterable[dict[str, Any]], *, queue: str, worker: str) -> list[Lease]:
-    """The leases among *rows*, in the order of their tokens."""
-    found = [lease(row, queue, worker) for row in rows if row["token"] is not None]
-    return sorted(found, key=lambda lease: lease.token)
+def claimed(rows: list[Row], *, queue: str, worker: str) -> Claimed:
+    leases = [lease(row, queue, worker) for row in rows if row["token"] is not None]
+    return Claimed(
+        leases=sorted(leases, key=lambda lease: lease.token),
+        due=rows[0]["due"],
+        alone=rows[0]["alone"],
+    )
 
 
-def lease(row: dict[str, Any], queue: str, worker: str) -> Lease:
-    facts = {name: row[name] for name in row if name not in ("due", "alone")}
-    facts["leased_at"], facts["deadline"] = utc(row["leased_at"]), utc(row["deadline"])
-    left = (facts["deadline"] - facts["leased_at"]).total_seconds()
+def lease(row: Row, queue: str, worker: str) -> Lease:
+    facts = {name: row[name] for name in LEASE if name in row}
+    facts |= {"leased_at": utc(row["leased_at"]), "deadline": utc(row["deadline"])}
+    left = (row["deadline"] - row["leased_at"]).total_seconds()
     return Lease(queue=queue, worker=worker, seconds_left=left, **facts)
+
+
+def record(row: Row) -> TaskRecord:
+    facts = {name: row[name] for name in RECORD}
+    leased_at = utc(row["leased_at"]) if row["leased_at"] else None
+    facts |= {"visible_at": utc(row["visible_at"]), "leased_at": leased_at}
+    return TaskRecord(**facts | {"state": State(row["state"])})
+
+
+def happened(rows: Iterable[Row], queue: str) -> Iterator[tuple[str, Transition]]:
+    """The transitions that *rows* tell of, with the ids of their tasks, for the signals."""
+    for row in rows:
+        if row["kind"] is not None:
+            yield (
+                row["id"],
+                Transition(
+                    kind=Kind(row["kind"]),
+                    at=utc(row["at"]),
+                    life=row["life"],
+                    queue=queue,
+                    tenant=row["tenant"],
+                    attempt=row["attempt"],
+                    token=row["token"],
+                    worker=row["worker"],
+                    data=row.get("data"),
+                ),
+            )
+
+
+def skipped(row: Row) -> str | None:
+    """Why a redrive left the task of *row* where it was; None where it didn't."""
+    if row["kind"] == Kind.REDRIVEN:
+        return None
+    if row["state"] != State.DEAD:
+        return f"not dead: {row['state']}"
+    if row["held_by"] is not None:
+        return f"key {row['key']!r} is held by {row['held_by']}"
+    return "busy"

@@ -4,7 +4,7 @@
 --       lives … data   arrays        one element a task, in the caller's order
 --       now            timestamptz   NULL: the database's clock
 -- out   life           uuid          one row per stored task
---       scheduled      boolean       whether it has to wait for its time
+--       state          text          ready, or scheduled: it has to wait for its time
 -- locks new rows in the order of (tenant, key, id); waits for an open transaction that holds an
 --       id or a key, to learn whether it stays
 -- plan  no scan of a table
@@ -47,6 +47,6 @@ logged AS (
       FROM stored
       JOIN asked USING (seq)
 )
-SELECT asked.life, stored.lane = 'later' AS scheduled
+SELECT asked.life, CASE stored.lane WHEN 'later' THEN 'scheduled' ELSE 'ready' END AS state
   FROM stored
   JOIN asked USING (seq);

@@ -1,0 +1,82 @@
+"""Arguments of moves on many tasks, as the arrays that the statements take."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from ...records import Admitted
+from ...transitions import enqueued_data
+from ..base import Failure, Finish
+
+ROWS_MAX: Final = 1000  # tasks that one statement stores or leases
+MICROSECOND: Final = timedelta(microseconds=1)
+Columns = dict[str, list[Any]]
+
+
+def chunks(tasks: Sequence[Admitted]) -> Iterator[list[Admitted]]:
+    """*tasks* in order, cut so that no chunk meets itself in an id or a key."""
+    chunk: list[Admitted] = []
+    taken: set[tuple[str, ...]] = set()
+    for task in tasks:
+        names = {("id", task.tenant, task.id)}
+        if task.dedupe_key is not None:
+            names.add(("key", task.tenant, task.dedupe_key))
+        if len(chunk) == ROWS_MAX or taken & names:
+            yield chunk
+            chunk, taken = [], set()
+        chunk.append(task)
+        taken |= names
+    if chunk:
+        yield chunk
+
+
+def of_tasks(tasks: Sequence[Admitted]) -> Columns:
+    waits = [task.run_after for task in tasks]
+    return {
+        "lives": [task.life for task in tasks],
+        "ids": [task.id for task in tasks],
+        "tenants": [task.tenant for task in tasks],
+        "paths": [task.path for task in tasks],
+        "priorities": [task.priority for task in tasks],
+        "payloads": [task.payload for task in tasks],
+        "keys": [task.dedupe_key for task in tasks],
+        "run_ats": [wait if isinstance(wait, datetime) else None for wait in waits],
+        "delays_us": [
+            wait // MICROSECOND if isinstance(wait, timedelta) else None for wait in waits
+        ],
+        "max_attempts": [task.max_attempts for task in tasks],
+        "visibilities_us": [task.visibility // MICROSECOND for task in tasks],
+        "max_leases_us": [task.max_lease // MICROSECOND for task in tasks],
+        "data": [enqueued_data(task) for task in tasks],
+    }
+
+
+def of_duplicates(tasks: Sequence[Admitted]) -> Columns:
+    return {
+        "numbers": list(range(len(tasks))),
+        "tenants": [task.tenant for task in tasks],
+        "ids": [task.id for task in tasks],
+        "keys": [task.dedupe_key for task in tasks],
+    }
+
+
+def of_finishes(finishes: Sequence[Finish]) -> Columns:
+    return {
+        "lives": [finish.lease.life for finish in finishes],
+        "tokens": [finish.lease.token for finish in finishes],
+        "data": [f'{{"result":{finish.result}}}' for finish in finishes],
+    }
+
+
+def of_failures(failures: Sequence[Failure]) -> Columns:
+    return {
+        "lives": [failure.lease.life for failure in failures],
+        "tokens": [failure.lease.token for failure in failures],
+        "kinds": [str(failure.kind) for failure in failures],
+        "delays_us": [failure.delay // MICROSECOND for failure in failures],
+        "summaries": [json.loads(failure.error)["summary"] for failure in failures],
+        "data": [f'{{"error":{failure.error}}}' for failure in failures],
+    }

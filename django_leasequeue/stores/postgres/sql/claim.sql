@@ -1,0 +1,77 @@
+-- claim: lease tasks of the only tenant that has visible ones; where that isn't so, say so.
+--
+-- in    queue, tenant, worker   text
+--       limit          integer       at most 1000
+--       gate           boolean       whether to look for what came due
+--       now            timestamptz   NULL: the database's clock
+-- out   due            boolean       something came due: settle first; nothing was leased
+--       alone          boolean       false: a second tenant has visible tasks; nothing was leased
+--       token …        one row per lease; a single row with NULL where there is none
+-- locks task rows, stepping over locked ones
+-- plan  leasequeue_task_now for picks and tenants, leasequeue_task_later for the probe
+WITH clock AS MATERIALIZED (
+    SELECT coalesce(%(now)s::timestamptz, statement_timestamp()) AS now
+),
+due AS MATERIALIZED (
+    -- The earliest, not EXISTS: no statistics can talk the planner out of the index then.
+    SELECT %(gate)s::boolean AND coalesce((
+               SELECT task.visible_at
+                 FROM leasequeue_task AS task
+                WHERE task.queue = %(queue)s AND task.lane = 'later'
+                ORDER BY task.queue, task.visible_at, task.seq
+                LIMIT 1) <= (SELECT now FROM clock), false) AS yes
+),
+others AS MATERIALIZED (
+    SELECT (SELECT task.seq
+              FROM leasequeue_task AS task
+             WHERE task.queue = %(queue)s AND task.lane = 'now' AND task.tenant > %(tenant)s
+             ORDER BY task.queue, task.tenant, task.priority DESC, task.visible_at, task.seq
+             LIMIT 1) IS NOT NULL
+        OR (SELECT task.seq
+              FROM leasequeue_task AS task
+             WHERE task.queue = %(queue)s AND task.lane = 'now' AND task.tenant < %(tenant)s
+             ORDER BY task.queue, task.tenant, task.priority DESC, task.visible_at, task.seq
+             LIMIT 1) IS NOT NULL AS yes
+),
+picked AS MATERIALIZED (
+    -- LIMIT 1000 inside: the planner, told a number it can't guess, would rather sort.
+    SELECT head.seq
+      FROM (SELECT task.seq
+              FROM leasequeue_task AS task
+             WHERE task.queue = %(queue)s AND task.lane = 'now' AND task.tenant = %(tenant)s
+               AND NOT (SELECT yes FROM due) AND NOT (SELECT yes FROM others)
+             ORDER BY task.priority DESC, task.visible_at, task.seq
+             LIMIT 1000
+               FOR NO KEY UPDATE SKIP LOCKED) AS head
+     LIMIT %(limit)s
+),
+numbered AS MATERIALIZED (
+    -- Tokens are drawn after the locks: larger than any earlier one of the same task.
+    SELECT nextval('leasequeue_transition_id_seq') AS token, seq FROM picked
+),
+leased AS (
+    UPDATE leasequeue_task AS task
+       SET state = 'leased', lane = 'later', attempt = task.attempt + 1, token = numbered.token,
+           worker = %(worker)s, leased_at = clock.now,
+           -- At UTC a day has 24 hours, whatever the session's zone.
+           visible_at = (clock.now AT TIME ZONE 'UTC' + task.visibility) AT TIME ZONE 'UTC'
+      FROM numbered, clock
+     WHERE task.seq = numbered.seq
+ RETURNING task.*
+),
+logged AS (
+    INSERT INTO leasequeue_transition
+           (id, life, kind, at, queue, tenant, attempt, token, worker, visible_at)
+    SELECT token, life, 'leased', leased_at, queue, tenant, attempt, token, worker, visible_at
+      FROM leased
+),
+answer AS (
+    SELECT due.yes AS due, NOT others.yes AS alone FROM due, others
+)
+SELECT answer.due, answer.alone, leased.token, leased.life, leased.tenant, leased.task_id AS id,
+       leased.attempt, leased.max_attempts, leased.max_lease, leased.priority, leased.path,
+       leased.payload AS payload_text, leased.details AS details_text,
+       leased.leased_at AT TIME ZONE 'UTC' AS leased_at,
+       leased.visible_at AT TIME ZONE 'UTC' AS deadline
+  FROM answer
+  LEFT JOIN leased ON true;

@@ -1,0 +1,85 @@
+-- duplicate: answer the enqueues that found their id or their key taken.
+--
+-- The holder is the task with the id, else the one with the live key. A holder that is dead by
+-- the clock alone is written down as such: its key is free then. A task that finds no holder any
+-- more doesn't come back: enqueue it again.
+--
+-- in    queue          text
+--       numbers        integer[]     one element each for every enqueue
+--       tenants, ids, keys   text[]
+--       now            timestamptz   NULL: the database's clock
+-- out   number …       one row per duplicate, with its holder; number NULL: a holder that died
+-- locks holders in ascending seq; waits for those who change them
+-- plan  leasequeue_task_id and leasequeue_task_live_key, then leasequeue_task_pkey
+WITH clock AS MATERIALIZED (
+    SELECT coalesce(%(now)s::timestamptz, statement_timestamp()) AS now
+),
+asked AS MATERIALIZED (
+    SELECT task.*
+      FROM unnest(%(numbers)s::integer[], %(tenants)s::text[], %(ids)s::text[], %(keys)s::text[])
+               AS task (number, tenant, id, key)
+),
+found AS MATERIALIZED (
+    SELECT asked.number, asked.id, asked.key, holder.seq
+      FROM asked
+     CROSS JOIN LATERAL (
+           (SELECT task.seq
+              FROM leasequeue_task AS task
+             WHERE task.queue = %(queue)s AND task.tenant = asked.tenant
+               AND task.task_id = asked.id)
+           UNION ALL
+           (SELECT task.seq
+              FROM leasequeue_task AS task
+             WHERE task.queue = %(queue)s AND task.tenant = asked.tenant
+               AND task.live_key = asked.key)
+           LIMIT 1) AS holder
+),
+held AS MATERIALIZED (
+    SELECT task.seq, task.life, task.tenant, task.task_id, task.live_key, task.state,
+           task.visible_at, task.attempt, task.token, task.worker,
+           task.state = 'leased' AND task.visible_at <= (SELECT now FROM clock) AS late,
+           task.attempt >= task.max_attempts AS last
+      FROM leasequeue_task AS task
+     WHERE task.seq IN (SELECT seq FROM found)
+     ORDER BY task.seq
+       FOR NO KEY UPDATE
+),
+answered AS (
+    -- What was found without a lock may have let go of the key meanwhile.
+    SELECT found.number, held.*
+      FROM found
+      JOIN held USING (seq)
+     WHERE held.task_id = found.id
+        OR (held.live_key = found.key AND NOT (held.late AND held.last))
+),
+died AS (
+    UPDATE leasequeue_task AS task
+       SET state = 'dead', lane = NULL, live_key = NULL
+      FROM held
+     WHERE task.seq = held.seq AND held.late AND held.last
+),
+logged AS (
+    INSERT INTO leasequeue_transition
+           (life, kind, at, queue, tenant, attempt, token, worker, visible_at)
+    SELECT life, kind, at, %(queue)s::text, tenant, attempt, token, worker, visible_at
+      FROM (SELECT 1 AS step, seq, life, 'dead' AS kind, visible_at AS at, tenant, attempt, token,
+                   worker, visible_at
+              FROM held
+             WHERE late AND last
+             UNION ALL
+            SELECT 2, number, life, 'duplicate', (SELECT now FROM clock), tenant, attempt, token,
+                   worker, NULL
+              FROM answered) AS happened
+     ORDER BY step, seq
+)
+SELECT number, NULL AS kind, life, tenant, task_id AS id, attempt, token, worker,
+       visible_at AT TIME ZONE 'UTC' AS at,
+       CASE WHEN late AND last THEN 'dead'
+            WHEN late THEN 'ready'
+            WHEN state = 'ready' AND visible_at > (SELECT now FROM clock) THEN 'scheduled'
+            ELSE state END AS state
+  FROM answered
+ UNION ALL
+SELECT NULL, 'dead', life, tenant, task_id, attempt, token, worker, visible_at AT TIME ZONE 'UTC', 'dead'
+  FROM held
+ WHERE late AND last;

@@ -1,0 +1,96 @@
+-- redrive: make dead letters ready again, attempts from 1.
+--
+-- A task that is dead by the clock alone, asked for or in the way of one that is, is only written
+-- down as dead: ask again then. Of letters that share a key the first one gets it.
+--
+-- in    queue, tenant  text
+--       ids            text[]
+--       data           text          a JSON object: who, and why
+--       now            timestamptz   NULL: the database's clock
+-- out   id, state      what was asked for and is held, its state as the clock has it
+--       again          boolean       something was written down first: ask again
+--       key, held_by   text          the key that a live task has, and that task's id
+--       kind …         what happened; rows with state NULL weren't asked for
+-- locks task rows in ascending seq, stepping over locked ones; waits for an open transaction that
+--       holds a letter's key, and fails where it is kept
+-- plan  leasequeue_task_id and leasequeue_task_live_key, then leasequeue_task_pkey
+WITH clock AS MATERIALIZED (
+    SELECT coalesce(%(now)s::timestamptz, statement_timestamp()) AS now
+),
+found AS MATERIALIZED (
+    SELECT task.seq, task.task_id AS id, task.dedupe_key AS key, task.tenant,
+           CASE WHEN task.state = 'leased' AND task.visible_at <= clock.now
+                THEN CASE WHEN task.attempt >= task.max_attempts THEN 'dead' ELSE 'ready' END
+                WHEN task.state = 'ready' AND task.visible_at > clock.now THEN 'scheduled'
+                ELSE task.state END AS state
+      FROM clock,
+           unnest(%(ids)s::text[]) AS asked (id)
+      JOIN leasequeue_task AS task
+        ON task.queue = %(queue)s AND task.tenant = %(tenant)s AND task.task_id = asked.id
+),
+letter AS MATERIALIZED (
+    SELECT task.seq
+      FROM leasequeue_task AS task
+     WHERE task.seq IN (SELECT seq FROM found WHERE state = 'dead')
+       AND task.state = 'dead'
+     ORDER BY task.seq
+       FOR NO KEY UPDATE SKIP LOCKED
+),
+blocked AS MATERIALIZED (
+    -- Who has the letter's key: a held task, else the first letter that asks for it.
+    SELECT found.seq, coalesce(holder.seq, ahead.seq) AS by_seq,
+           coalesce(holder.task_id, ahead.id) AS by_id
+      FROM found
+      JOIN letter USING (seq)
+      LEFT JOIN leasequeue_task AS holder
+        ON holder.queue = %(queue)s AND holder.tenant = %(tenant)s AND holder.live_key = found.key
+      LEFT JOIN LATERAL (
+           SELECT first.seq, first.id
+             FROM found AS first
+             JOIN letter USING (seq)
+            WHERE first.key = found.key AND first.seq < found.seq
+            ORDER BY first.seq
+            LIMIT 1) AS ahead ON true
+     WHERE holder.seq IS NOT NULL OR ahead.seq IS NOT NULL
+),
+overdue AS MATERIALIZED (
+    SELECT task.seq
+      FROM leasequeue_task AS task
+     WHERE task.seq IN (SELECT seq FROM found UNION SELECT by_seq FROM blocked)
+       AND task.state = 'leased' AND task.visible_at <= (SELECT now FROM clock)
+       AND task.attempt >= task.max_attempts
+     ORDER BY task.seq
+       FOR NO KEY UPDATE SKIP LOCKED
+),
+died AS (
+    UPDATE leasequeue_task AS task
+       SET state = 'dead', lane = NULL, live_key = NULL
+      FROM overdue
+     WHERE task.seq = overdue.seq
+ RETURNING task.*, 'dead' AS kind, task.visible_at AS at, NULL AS data
+),
+redriven AS (
+    UPDATE leasequeue_task AS task
+       SET state = 'ready', lane = 'now', live_key = task.dedupe_key, attempt = 0,
+           visible_at = clock.now
+      FROM letter, clock
+     WHERE task.seq = letter.seq AND letter.seq NOT IN (SELECT seq FROM blocked)
+ RETURNING task.*, 'redriven' AS kind, clock.now AS at, %(data)s::text AS data
+),
+moved AS (
+    SELECT * FROM died UNION ALL SELECT * FROM redriven
+),
+logged AS (
+    INSERT INTO leasequeue_transition
+           (life, kind, at, queue, tenant, attempt, token, worker, visible_at, data)
+    SELECT life, kind, at, queue, tenant, attempt, token, worker, visible_at, data
+      FROM moved
+)
+SELECT coalesce(found.id, moved.task_id) AS id, found.state, found.key, blocked.by_id AS held_by,
+       coalesce(found.seq, blocked.by_seq) IN (SELECT seq FROM overdue)
+           OR coalesce(blocked.by_seq IN (SELECT seq FROM overdue), false) AS again,
+       moved.kind, moved.life, moved.tenant, moved.attempt, moved.token, moved.worker,
+       moved.at AT TIME ZONE 'UTC' AS at
+  FROM found
+  LEFT JOIN blocked USING (seq)
+  FULL JOIN moved USING (seq);

@@ -4,6 +4,7 @@ Exception
 ├── InvalidTaskError (ValueError)     what was handed in can't be stored; nothing was
 ├── LeaseLostError                    the lease isn't live; nothing was changed
 ├── QueueUnavailableError             the database can't be reached; nothing is known to be stored
+├── TaskTimeout                       the task ran longer than it may; raised inside the task
 └── IllegalTransitionError            a bug: a move that the rules don't allow
 """
 
@@ -63,6 +64,14 @@ class QueueUnavailableError(Exception):
 
     A call that raises this never claims to have worked. Where the answer to a commit was lost the
     task may be stored all the same: enqueueing the same id again is safe.
+    """
+
+
+class TaskTimeout(Exception):
+    """The task ran longer than its ``timeout``: its lease is no longer renewed.
+
+    Raised inside the task: at the next ``check`` or ``heartbeat`` of a sync one, at the await it
+    stands at in an async one. Let it pass, and the attempt is recorded as a retryable failure.
     """
 
 

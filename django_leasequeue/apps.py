@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import django
 from django.apps import AppConfig
 from django.utils.translation import gettext_lazy as _
 
@@ -13,4 +14,8 @@ class LeaseQueueConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from . import compat  # noqa: F401, PLC0415  django.tasks registers its checks when imported
+        from . import checks  # noqa: F401, PLC0415
+
+        if django.VERSION >= (6, 0):
+            # django.tasks registers its checks when imported; the backport, an app, does it itself.
+            from . import compat  # noqa: F401, PLC0415

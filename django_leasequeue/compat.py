@@ -2,38 +2,42 @@
 
 from __future__ import annotations
 
-try:
+from typing import TYPE_CHECKING, Generic, ParamSpec, TypeVar
+
+import django
+
+if TYPE_CHECKING or django.VERSION >= (6, 0):
     from django.tasks import TaskResultStatus, default_task_backend, task_backends
     from django.tasks.backends.base import BaseTaskBackend
     from django.tasks.base import Task, TaskContext, TaskError, TaskResult
     from django.tasks.exceptions import InvalidTask, TaskResultDoesNotExist
     from django.tasks.signals import task_enqueued, task_finished, task_started
-except ImportError:
-    from django_tasks import (  # type: ignore[no-redef, unused-ignore]
-        TaskResultStatus,
-        default_task_backend,
-        task_backends,
-    )
-    from django_tasks.backends.base import BaseTaskBackend  # type: ignore[assignment, unused-ignore]
-    from django_tasks.base import (  # type: ignore[assignment, unused-ignore]
-        Task,
-        TaskContext,
-        TaskError,
-        TaskResult,
-    )
-    from django_tasks.exceptions import (  # type: ignore[assignment, unused-ignore]
-        InvalidTaskError as InvalidTask,
-        TaskResultDoesNotExist,
-    )
-    from django_tasks.signals import (  # type: ignore[assignment, unused-ignore]
-        task_enqueued,
-        task_finished,
-        task_started,
-    )
+else:
+    from django_tasks import TaskResultStatus, default_task_backend, task_backends
+    from django_tasks.backends.base import BaseTaskBackend
+    from django_tasks.base import Task, TaskContext, TaskError, TaskResult
+    from django_tasks.exceptions import InvalidTaskError as InvalidTask, TaskResultDoesNotExist
+    from django_tasks.signals import task_enqueued, task_finished, task_started
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+if TYPE_CHECKING:
+    GenericTask = Task
+else:
+
+    class GenericTask(Task, Generic[P, R]):
+        """Task with its parameters and its return type, which Django tells type checkers only."""
+
+        __slots__ = ()
+
 
 __all__ = [
     "BaseTaskBackend",
+    "GenericTask",
     "InvalidTask",
+    "P",
+    "R",
     "Task",
     "TaskContext",
     "TaskError",

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, Final
 
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
 
 from .errors import InvalidTaskError
-from .policy import QueuePolicy
+from .policy import INTEGER_MAX, QueuePolicy, positive, whole
 from .validation import PAYLOAD_BYTES_MAX
+
+POLL_INTERVAL: Final = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,10 +33,10 @@ class Options:
     """
 
     using: str = "default"
-    policy: QueuePolicy = QueuePolicy()
+    policy: QueuePolicy = field(default_factory=QueuePolicy)
     queues: Mapping[str, QueuePolicy] = field(default_factory=dict)
     task_modules: tuple[str, ...] = ()
-    poll_interval: float = 5.0
+    poll_interval: float = POLL_INTERVAL
     listen_using: str | None = None
     payload_bytes_max: int = PAYLOAD_BYTES_MAX
 
@@ -54,19 +56,33 @@ def parse(options: Mapping[str, Any]) -> Options:
         raise ImproperlyConfigured(
             f"unknown OPTIONS {', '.join(unknown)}; known are {', '.join(sorted(known))}"
         )
-    limits = dict(options.get("policy", {}))
     try:
+        limits = dict(options.get("policy", {}))
         parsed = {
             "policy": QueuePolicy(**limits),
             "queues": {
                 queue: QueuePolicy(**(limits | dict(own)))
                 for queue, own in options.get("queues", {}).items()
             },
-            "task_modules": tuple(options.get("task_modules", ())),
+            "task_modules": names("task_modules", options.get("task_modules", ())),
+            "poll_interval": positive("poll_interval", options.get("poll_interval", POLL_INTERVAL)),
+            "payload_bytes_max": whole(
+                "payload_bytes_max",
+                options.get("payload_bytes_max", PAYLOAD_BYTES_MAX),
+                1,
+                INTEGER_MAX,
+            ),
         }
         return Options(**(dict(options) | parsed))
     except (InvalidTaskError, TypeError, ValueError) as error:
         raise ImproperlyConfigured(f"OPTIONS: {error}") from error
+
+
+def names(option: str, value: Any) -> tuple[str, ...]:
+    """*value*, a list of names; a lone string would be taken for a list of its letters."""
+    if isinstance(value, str) or not all(isinstance(name, str) for name in value):
+        raise TypeError(f"{option} must be a list of strings")
+    return tuple(value)
 
 
 def backends() -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -5,6 +5,11 @@ Exception
 ├── LeaseLostError                    the lease isn't live; nothing was changed
 ├── QueueUnavailableError             the database can't be reached; nothing is known to be stored
 ├── TaskTimeout                       the task ran longer than it may; raised inside the task
+├── TaskNotAllowedError               a task's path lies outside; nothing was imported
+├── TaskNotFoundError                 a task's path leads to no task
+├── TaskFailedError                   ┐
+├── TaskCancelledError                ├ never raised: what the errors of a TaskResult are called
+├── WorkerVanishedError               ┘
 └── IllegalTransitionError            a bug: a move that the rules don't allow
 """
 
@@ -73,6 +78,47 @@ class TaskTimeout(Exception):
     Raised inside the task: at the next ``check`` or ``heartbeat`` of a sync one, at the await it
     stands at in an async one. Let it pass, and the attempt is recorded as a retryable failure.
     """
+
+
+class TaskNotAllowedError(Exception):
+    """A task's path lies outside the installed apps and ``task_modules``: it is never imported.
+
+    No retry helps: the task is dead at once, until the settings are changed and it is redriven.
+    """
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
+
+    def __str__(self) -> str:
+        return (
+            f"task {self.path!r} lies outside the installed apps and OPTIONS['task_modules']; "
+            "nothing was imported"
+        )
+
+
+class TaskNotFoundError(Exception):
+    """A task's path doesn't lead to a task: it doesn't import, or what is there is no task."""
+
+    def __init__(self, path: str, why: str) -> None:
+        super().__init__(path, why)
+        self.path = path
+        self.why = why
+
+    def __str__(self) -> str:
+        return f"no task is found at {self.path!r}: {self.why}"
+
+
+class TaskFailedError(Exception):
+    """An attempt was reported as failed in words, without an exception."""
+
+
+class TaskCancelledError(Exception):
+    """An operator took the task away."""
+
+
+class WorkerVanishedError(Exception):
+    """The worker of an attempt let its lease pass, or was started anew."""
 
 
 class IllegalTransitionError(Exception):

@@ -1,0 +1,70 @@
+"""System checks: what of a site's settings the queue can't work with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from django.core.checks import CheckMessage, Error, Tags, register
+from django.core.exceptions import ImproperlyConfigured
+from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from .conf import Options, backends, parse
+
+
+@register()
+def check_backends(app_configs: Any, **kwargs: Any) -> Iterator[CheckMessage]:
+    """The OPTIONS of our backends, and their databases' settings."""
+    for alias, config in backends():
+        try:
+            options = parse(config.get("OPTIONS", {}))
+        except ImproperlyConfigured as error:
+            yield Error(f"TASKS[{alias!r}]: {error}", id="leasequeue.E001")
+        else:
+            yield from check_databases(alias, options)
+
+
+def check_databases(alias: str, options: Options) -> Iterator[CheckMessage]:
+    for option, using in (("using", options.using), ("listen_using", options.listen_using)):
+        if using is not None and using not in connections:
+            yield Error(
+                f"TASKS[{alias!r}]: OPTIONS[{option!r}] is {using!r}, which is not in DATABASES",
+                id="leasequeue.E002",
+            )
+    if options.using in connections:
+        yield from check_transactions(connections[options.using])
+
+
+def check_transactions(connection: BaseDatabaseWrapper) -> Iterator[CheckMessage]:
+    mode = connection.settings_dict["OPTIONS"].get("transaction_mode") or ""
+    if connection.vendor == "sqlite" and mode.upper() != "IMMEDIATE":
+        yield Error(
+            f"The queue's database {connection.alias!r} is SQLite without IMMEDIATE transactions: "
+            "one that began by reading would be refused when it goes on to write",
+            hint=f"DATABASES[{connection.alias!r}]['OPTIONS']['transaction_mode'] = 'IMMEDIATE'",
+            id="leasequeue.E003",
+        )
+
+
+@register(Tags.database)
+def check_locking(
+    app_configs: Any, databases: Sequence[str] | None = None, **kwargs: Any
+) -> Iterator[CheckMessage]:
+    """Whether claims can step over locked rows; asks the server, so only where Django may."""
+    for _, config in backends():
+        using = config.get("OPTIONS", {}).get("using", "default")
+        if using in (databases or ()):
+            yield from check_skip_locked(connections[using])
+
+
+def check_skip_locked(connection: BaseDatabaseWrapper) -> Iterator[CheckMessage]:
+    # SQLite has one writer at a time: there is no locked row to step over.
+    if connection.vendor == "sqlite" or connection.features.has_select_for_update_skip_locked:
+        return
+    version = ".".join(map(str, connection.get_database_version()))
+    yield Error(
+        f"The queue's database {connection.alias!r}, {connection.display_name} {version}, "
+        "has no SKIP LOCKED",
+        id="leasequeue.E004",
+    )

@@ -24,7 +24,7 @@ def error_text(error: BaseException | str, *, note: str = "") -> str:
         error: an exception, or a caller's own words.
         note: what the queue has to add, for example that a wait was clamped.
     """
-    return json_text({"error": error_facts(error) | ({"note": note} if note else {})})
+    return json_text(error_facts(error) | ({"note": note} if note else {}))
 
 
 def error_facts(error: BaseException | str) -> dict[str, Any]:

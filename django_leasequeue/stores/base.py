@@ -159,7 +159,10 @@ class Store(ABC):
     def dead(
         self, queue: str, *, tenant: str | All, after: int = 0, limit: int = BATCH
     ) -> list[TaskRecord]:
-        """A page of dead letters, by the clock, in enqueue order, from behind seq *after*."""
+        """A page of dead letters in enqueue order, from behind seq *after*.
+
+        Those dead by the clock alone belong to it; they come as stored: still leased.
+        """
 
     @abstractmethod
     def depth(self, queue: str) -> Depth:

@@ -19,7 +19,7 @@ from psycopg.errors import DeadlockDetected, SerializationFailure
 from ...lease import Lease
 from ...models import Task, TaskTransition
 from ...records import Admitted, All, Depth, EnqueuedTask, RedriveBatch
-from ...transitions import Kind, State, TaskRecord, Transition, as_of, json_text
+from ...transitions import State, TaskRecord, Transition, json_text
 from ..base import BATCH, Clock, Failure, Finish, Store
 from . import columns, rows
 from .rows import Claimed, Row
@@ -227,9 +227,7 @@ class PostgresStore(Store):
         skipped = {id: why for id, why in verdicts.items() if why is not None}
         return RedriveBatch(redriven=len(asked) - len(skipped), skipped=skipped)
 
-    def redrive_batch(
-        self, queue: str, ids: Sequence[str], *, tenant: str, data: str
-    ) -> list[Row]:
+    def redrive_batch(self, queue: str, ids: Sequence[str], *, tenant: str, data: str) -> list[Row]:
         def guarded() -> list[Row]:
             with transaction.atomic(using=self.using):
                 return self.run("redrive", queue=queue, ids=ids, tenant=tenant, data=data)
@@ -274,7 +272,7 @@ class PostgresStore(Store):
         # The clock's dead are read first: a task that is written down in between is met twice,
         # which a dictionary forgives, and never missed.
         over = late.filter(attempt__gte=F("max_attempts")).order_by("seq")[:limit]
-        letters = {task.seq: as_of(task.record, now) for task in over}
+        letters = {task.seq: task.record for task in over}
         written = held.filter(state=State.DEAD).order_by("seq")[:limit]
         letters |= {task.seq: task.record for task in written}
         return [letters[seq] for seq in sorted(letters)][:limit]

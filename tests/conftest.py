@@ -9,7 +9,6 @@ import pytest
 
 from django_leasequeue import Queue
 from django_leasequeue.testing.clock import FakeClock
-from django_leasequeue.testing.memory import MemoryQueue
 
 MakeQueue = Callable[..., Queue]
 
@@ -24,6 +23,8 @@ def make_queue(request: pytest.FixtureRequest, clock: FakeClock) -> Iterator[Mak
     """A maker of queues that share one store and one clock."""
     opened: list[Queue] = []
     if request.param == "memory":
+        from django_leasequeue.testing.memory import MemoryQueue  # noqa: PLC0415
+
         first = MemoryQueue("first", clock=clock)
 
         def make(name: str = "emails", **options: Any) -> Queue:
@@ -31,7 +32,6 @@ def make_queue(request: pytest.FixtureRequest, clock: FakeClock) -> Iterator[Mak
             opened.append(queue)
             return queue
     else:
-        require_alias(request.param)
         request.applymarker(pytest.mark.django_db(databases=["default", "sqlite"], transaction=True))
         request.getfixturevalue("transactional_db")
 

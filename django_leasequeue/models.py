@@ -142,11 +142,13 @@ class Task(models.Model):
             ("view_payload", _("Can view payloads, details and results")),
         ]
         constraints = [
+            # The telling column first: begun with (queue, tenant), each would serve the other's
+            # look-ups as well in the eyes of a planner without statistics.
             models.UniqueConstraint(
-                fields=["queue", "tenant", "task_id"], name="leasequeue_task_id"
+                fields=["task_id", "tenant", "queue"], name="leasequeue_task_id"
             ),
             models.UniqueConstraint(
-                fields=["queue", "tenant", "live_key"], name="leasequeue_task_live_key"
+                fields=["live_key", "tenant", "queue"], name="leasequeue_task_live_key"
             ),
         ]
         indexes = [

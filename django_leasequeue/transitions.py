@@ -195,11 +195,7 @@ def fold_all(transitions: Iterable[Transition]) -> TaskRecord | None:
 def born(transition: Transition) -> TaskRecord:
     """The task that an ``enqueued`` transition begins."""
     facts = transition.facts
-    if (
-        transition.id is None
-        or transition.payload is None
-        or transition.visible_at is None
-    ):
+    if transition.id is None or transition.payload is None or transition.visible_at is None:
         raise ValueError("an enqueued transition needs id, payload and visible_at")
     return TaskRecord(
         seq=transition.position,
@@ -222,12 +218,18 @@ def born(transition: Transition) -> TaskRecord:
 class Limited(Protocol):
     """What ``enqueued_data`` reads: an admitted task, or a held one."""
 
-    path: str
-    priority: int
-    dedupe_key: str | None
-    max_attempts: int
-    visibility: timedelta
-    max_lease: timedelta
+    @property
+    def path(self) -> str: ...
+    @property
+    def priority(self) -> int: ...
+    @property
+    def dedupe_key(self) -> str | None: ...
+    @property
+    def max_attempts(self) -> int: ...
+    @property
+    def visibility(self) -> timedelta: ...
+    @property
+    def max_lease(self) -> timedelta: ...
 
 
 def enqueued_data(task: Limited) -> str:
@@ -324,12 +326,7 @@ def lost_reason(
         task: the held task as stored; None where it has left.
         history: the transitions of the task's life from position *token* on, in log order.
     """
-    if (
-        task
-        and task.state is State.LEASED
-        and task.token == token
-        and now < task.visible_at
-    ):
+    if task and task.state is State.LEASED and task.token == token and now < task.visible_at:
         return None
     kinds = {transition.kind for transition in history if transition.position > token}
     if Kind.LEASED in kinds or (task and task.token is not None and task.token > token):
@@ -358,8 +355,4 @@ def expired_by(own: Sequence[Transition], task: TaskRecord) -> LostReason:
     """Whether the deadline that passed was the last one the lease could have had."""
     deadlines = [t.visible_at for t in own if t.kind in (Kind.LEASED, Kind.HEARTBEAT)]
     leased_at = own[0].at
-    return (
-        LostReason.CAPPED
-        if deadlines[-1] == leased_at + task.max_lease
-        else LostReason.LAPSED
-    )
+    return LostReason.CAPPED if deadlines[-1] == leased_at + task.max_lease else LostReason.LAPSED

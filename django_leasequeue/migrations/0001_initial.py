@@ -156,10 +156,10 @@ class Migration(migrations.Migration):
                 ],
                 "constraints": [
                     models.UniqueConstraint(
-                        fields=("queue", "tenant", "task_id"), name="leasequeue_task_id"
+                        fields=("task_id", "tenant", "queue"), name="leasequeue_task_id"
                     ),
                     models.UniqueConstraint(
-                        fields=("queue", "tenant", "live_key"), name="leasequeue_task_live_key"
+                        fields=("live_key", "tenant", "queue"), name="leasequeue_task_live_key"
                     ),
                 ],
             },

@@ -90,5 +90,3 @@ def kinds() -> list[str]:
 
 def projection() -> list[dict[str, object]]:
     return list(Task.objects.order_by("seq").values())
-
-

@@ -5,7 +5,7 @@
 --       now            timestamptz   NULL: the database's clock
 -- out   kind, seq …    one row per task: what happened, and the task as it is now
 -- locks task rows in ascending seq
--- plan  leasequeue_task_later: all that is scheduled or leased is read; workers start rarely
+-- plan  reads all that is scheduled or leased, which a starting worker may
 WITH clock AS MATERIALIZED (
     SELECT coalesce(%(now)s::timestamptz, statement_timestamp()) AS now
 ),

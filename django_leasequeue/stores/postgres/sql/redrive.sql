@@ -23,10 +23,9 @@ found AS MATERIALIZED (
                 THEN CASE WHEN task.attempt >= task.max_attempts THEN 'dead' ELSE 'ready' END
                 WHEN task.state = 'ready' AND task.visible_at > clock.now THEN 'scheduled'
                 ELSE task.state END AS state
-      FROM clock,
-           unnest(%(ids)s::text[]) AS asked (id)
-      JOIN leasequeue_task AS task
-        ON task.queue = %(queue)s AND task.tenant = %(tenant)s AND task.task_id = asked.id
+      FROM clock, leasequeue_task AS task
+     WHERE task.queue = %(queue)s AND task.tenant = %(tenant)s
+       AND task.task_id = ANY (%(ids)s::text[])
 ),
 letter AS MATERIALIZED (
     SELECT task.seq

@@ -1,0 +1,183 @@
+"""No hot statement may read the table: its cost must not grow with the backlog.
+
+Plans are looked at as the server would keep them for any parameters, and as it makes them for
+these; on tables that nobody has analysed since the load, and on analysed ones.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import pytest
+from django.db import connection
+
+from django_leasequeue.stores.postgres import PostgresStore
+from django_leasequeue.stores.postgres.statements import FOLDER, statement
+
+LIVES = [UUID(int=n) for n in range(1, 101)]
+TOKENS = list(range(1, 101))
+TEXTS = [str(n) for n in range(100)]
+ALL_TEXTS = {"paths": TEXTS, "payloads": TEXTS, "data": TEXTS, "tenants": TEXTS}
+CLAIM = {"queue": "q", "worker": "w", "limit": 10, "gate": True}
+
+# What each statement is given, and the indexes of the two big tables that it may use.
+HOT: dict[str, tuple[dict[str, Any], set[str]]] = {
+    "enqueue": (
+        {
+            **ALL_TEXTS,
+            "queue": "q",
+            "lives": LIVES,
+            "ids": TEXTS,
+            "keys": TEXTS,
+            "priorities": TOKENS,
+            "run_ats": [None] * 100,
+            "delays_us": TOKENS,
+            "max_attempts": TOKENS,
+            "visibilities_us": TOKENS,
+            "max_leases_us": TOKENS,
+        },
+        set(),
+    ),
+    "duplicate": (
+        {"queue": "q", "numbers": [0], "tenants": ["t1"], "ids": ["1"], "keys": ["k"]},
+        {"leasequeue_task_id", "leasequeue_task_live_key", "leasequeue_task_pkey"},
+    ),
+    "claim": (
+        {**CLAIM, "tenant": "t1"},
+        {"leasequeue_task_now", "leasequeue_task_later", "leasequeue_task_pkey"},
+    ),
+    "claim_rotating": (
+        CLAIM,
+        {"leasequeue_task_now", "leasequeue_task_later", "leasequeue_task_pkey"},
+    ),
+    "settle": ({"queue": "q", "limit": 100}, {"leasequeue_task_later", "leasequeue_task_pkey"}),
+    "heartbeat": (
+        {"life": LIVES[0], "token": 1, "details": None, "data": None},
+        {"leasequeue_task_life_key", "leasequeue_task_pkey"},
+    ),
+    "complete": (
+        {"lives": LIVES, "tokens": TOKENS, "data": TEXTS},
+        {"leasequeue_task_life_key", "leasequeue_task_pkey"},
+    ),
+    "fail": (
+        {
+            "lives": LIVES,
+            "tokens": TOKENS,
+            "kinds": TEXTS,
+            "delays_us": TOKENS,
+            "summaries": TEXTS,
+            "data": TEXTS,
+        },
+        {"leasequeue_task_life_key", "leasequeue_task_pkey"},
+    ),
+    "release": (
+        {"lives": LIVES, "tokens": TOKENS},
+        {"leasequeue_task_life_key", "leasequeue_task_pkey", "leasequeue_transition_life"},
+    ),
+    "redrive": (
+        {"queue": "q", "tenant": "t1", "ids": TEXTS, "data": "{}"},
+        {"leasequeue_task_id", "leasequeue_task_live_key", "leasequeue_task_pkey"},
+    ),
+    "cancel": (
+        {"queue": "q", "tenant": "t1", "id": "1", "data": "{}"},
+        {"leasequeue_task_id", "leasequeue_task_pkey"},
+    ),
+    "next_due": ({"queue": "q"}, {"leasequeue_task_later"}),
+}
+# They read all of a queue, or all that is scheduled and leased, or only the small table of turns.
+NOT_GUARDED = {"depth", "adopt", "now", "prune_turns"}
+
+BACKLOG = """
+INSERT INTO leasequeue_task
+       (seq, life, queue, tenant, task_id, path, payload, priority, max_attempts, visibility,
+        max_lease, state, visible_at, attempt, token, worker, leased_at, last_error, lane)
+SELECT n, lpad(to_hex(n), 32, '0')::uuid, 'q', 't' || n %% 50, n::text, '', '{"some": "payload"}',
+       0, 5, '30 s', '1 h', CASE n %% 4 WHEN 1 THEN 'leased' WHEN 2 THEN 'dead' ELSE 'ready' END,
+       CASE n %% 4 WHEN 1 THEN timestamptz '2030-01-01 00:01Z' WHEN 3 THEN '2031-01-01 00:00Z'
+                   ELSE '2029-01-01 00:00Z' END,
+       1, n, 'w', '2030-01-01 00:00Z', '',
+       CASE n %% 4 WHEN 0 THEN 'now' WHEN 2 THEN NULL ELSE 'later' END
+  FROM generate_series(1, %(rows)s) AS n;
+INSERT INTO leasequeue_transition (life, kind, at, queue, tenant, attempt)
+SELECT lpad(to_hex(n), 32, '0')::uuid, 'enqueued', now(), 'q', '', 0
+  FROM generate_series(1, %(rows)s) AS n
+"""
+
+
+@pytest.fixture(params=["never analysed", "analysed"])
+def backlog(store: PostgresStore, request: pytest.FixtureRequest) -> Iterator[None]:
+    """20,000 tasks: a quarter each visible, scheduled, leased and dead, of 50 tenants."""
+    tables = ("leasequeue_task", "leasequeue_transition")
+    with connection.cursor() as cursor:
+        for table in tables:
+            cursor.execute(f"ALTER TABLE {table} SET (autovacuum_enabled = false)")
+        cursor.execute(BACKLOG, {"rows": 20_000})
+        if request.param == "analysed":
+            cursor.execute("ANALYZE leasequeue_task, leasequeue_transition")
+    yield
+    with connection.cursor() as cursor:
+        for table in tables:
+            cursor.execute(f"ALTER TABLE {table} RESET (autovacuum_enabled)")
+
+
+def plan(name: str, parameters: dict[str, Any], mode: str) -> dict[str, Any]:
+    """The server's plan for sql/*name*.sql."""
+    numbers = {key: f"${number}" for number, key in enumerate(parameters, 1)}
+    text = re.sub(r"%\((\w+)\)s", lambda match: numbers[match[1]], statement(name))
+    values = ", ".join(f"%({key})s" for key in parameters)
+    with connection.cursor() as cursor:
+        cursor.execute(f"SET plan_cache_mode = {mode}")
+        cursor.execute("DEALLOCATE ALL")
+        cursor.execute(f"PREPARE guarded AS {text}".replace("%%", "%"))
+        cursor.execute(f"EXPLAIN (FORMAT JSON) EXECUTE guarded({values})", parameters)
+        [[[answer]]] = cursor.fetchall()
+        cursor.execute("DEALLOCATE ALL")
+        cursor.execute("RESET plan_cache_mode")
+    found: dict[str, Any] = answer["Plan"]
+    return found
+
+
+def nodes(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield node
+    for child in node.get("Plans", ()):
+        yield from nodes(child)
+
+
+@pytest.mark.parametrize("mode", ["force_generic_plan", "force_custom_plan"])
+@pytest.mark.parametrize("name", HOT)
+def test_a_hot_statement_reads_its_tables_by_index_only(
+    backlog: None, name: str, mode: str
+) -> None:
+    parameters, allowed = HOT[name]
+    now = datetime(2030, 1, 1, tzinfo=UTC)
+
+    found = list(nodes(plan(name, parameters | {"now": now}, mode)))
+
+    scanned = {node["Relation Name"] for node in found if node["Node Type"].endswith("Seq Scan")}
+    assert scanned <= {"leasequeue_turn"}
+    used = {node["Index Name"] for node in found if "Index Name" in node}
+    assert used - {"leasequeue_turn_pkey"} <= allowed
+    assert allowed <= used
+
+
+@pytest.mark.parametrize("mode", ["force_generic_plan", "force_custom_plan"])
+@pytest.mark.parametrize("name", ["claim", "claim_rotating", "settle", "next_due"])
+def test_the_order_comes_from_the_index(backlog: None, name: str, mode: str) -> None:
+    """A sort below a LIMIT would read the whole backlog first."""
+    parameters, _ = HOT[name]
+    now = datetime(2030, 1, 1, tzinfo=UTC)
+
+    found = plan(name, parameters | {"now": now}, mode)
+
+    for node in nodes(found):
+        if "Sort" in node["Node Type"]:
+            assert not [n for n in nodes(node) if n.get("Relation Name") == "leasequeue_task"]
+        assert node["Node Type"] not in ("Bitmap Heap Scan", "Bitmap Index Scan")
+
+
+def test_every_statement_is_guarded_or_known_not_to_be() -> None:
+    assert {path.stem for path in FOLDER.glob("*.sql")} == HOT.keys() | NOT_GUARDED

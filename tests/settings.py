@@ -14,8 +14,8 @@ from pathlib import Path
 
 os.environ.setdefault("SECRET_KEY", "of the tests")
 
-from example_project.settings import *  # noqa: E402, F403
-from example_project.settings import DATABASES, with_two_writers  # noqa: E402
+from example_project.settings import *  # noqa: F403
+from example_project.settings import DATABASES, TASKS, with_two_writers
 
 FOLDER = Path(tempfile.mkdtemp(prefix="leasequeue-tests-"))
 atexit.register(shutil.rmtree, FOLDER, ignore_errors=True)
@@ -26,6 +26,17 @@ DATABASES["sqlite"] = with_two_writers(
 for alias in DATABASES:
     if DATABASES[alias]["ENGINE"].endswith("sqlite3"):
         DATABASES[alias]["TEST"] = {"NAME": str(FOLDER / f"{alias}.sqlite3")}
+
+for place in DATABASES:
+    TASKS[f"worker on {place}"] = {
+        "BACKEND": "django_leasequeue.backend.LeaseQueueBackend",
+        "QUEUES": ["urgent", "work"],
+        "OPTIONS": {
+            "using": place,
+            "task_modules": ["tests.worker"],
+            "policy": {"max_attempts": 3, "backoff_base": 0},
+        },
+    }
 
 MEDIA_ROOT = str(FOLDER / "media")
 # The real ones are slow on purpose; no test is about passwords.

@@ -1,0 +1,39 @@
+# Short names; every one is a command that works without make.
+
+RUN = python3 -m example_project
+
+.PHONY: help demo reset smoke test lint types format matrix constraints ci
+
+help:  ## This list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-12s %s\n", $$1, $$2}' Makefile
+
+demo:  ## The admin, a worker and the sample orders; Ctrl-C ends it all
+	$(RUN) demo
+
+reset:  ## The demo, from the beginning
+	$(RUN) demo --reset
+
+smoke:  ## Does the demo do its work? On data of its own
+	$(RUN) demo --smoke
+
+test:  ## All tests; ARGS="-k redrive -x" goes to pytest
+	$(RUN) test $(ARGS)
+
+lint:  ## Ruff's rules and format, and the layers
+	$(RUN) tox run -e lint
+
+types:  ## mypy, and that no migration is missing
+	$(RUN) tox run -e types
+
+format:  ## Put the code in shape
+	$(RUN) tox run -e format
+
+matrix:  ## The tests on each pair of Python and Django
+	$(RUN) tox run -f py
+
+constraints:  ## Take the newest versions of all packages (needs uv)
+	uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 --upgrade \
+	    --strip-extras --no-annotate --no-header -o example_project/constraints.txt
+
+ci:  ## What CI runs
+	.ci/run

@@ -1,0 +1,41 @@
+"""Two commands that take a fresh clone all the way.
+
+    python3 -m example_project demo      the admin, a worker and a day's orders; Ctrl-C ends it all
+    python3 -m example_project test      the test suite; what follows goes to pytest
+
+Both install what they need into ``.venv-example`` in the clone, and start a private PostgreSQL
+unless DATABASE_URL names a database. Nothing but Python has to be there. For contributors, tox:
+
+    python3 -m example_project tox run -e lint
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Final
+
+# What each command runs, and what that takes.
+MODULES: Final = {"demo": "example_project.demo", "test": "pytest", "tox": "tox"}
+EXTRAS: Final = {"demo": {"demo", "test"}, "test": {"demo", "test"}, "tox": {"matrix"}}
+
+
+def main() -> None:
+    command = sys.argv[1] if len(sys.argv) > 1 else ""
+    if command not in MODULES:
+        sys.exit(__doc__)
+    if sys.version_info < (3, 11):  # noqa: UP036  met by those who have an older one
+        sys.exit("Python 3.11 or newer is needed: try python3.12 -m example_project ...")
+    if os.name != "posix":
+        sys.exit("Linux or macOS is needed; on Windows, WSL does.")
+    from example_project.bootstrap import ROOT, python_with  # noqa: PLC0415  they need POSIX
+    from example_project.programs import wheel_wanted  # noqa: PLC0415
+
+    os.chdir(ROOT)
+    extras = EXTRAS[command] | ({"postgres"} if command != "tox" and wheel_wanted() else set())
+    python = python_with(extras)
+    os.execv(python, [python, "-m", MODULES[command], *sys.argv[2:]])
+
+
+if __name__ == "__main__":
+    main()

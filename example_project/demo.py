@@ -1,0 +1,146 @@
+"""The demo: a database, the sample, a web server and a worker, until Ctrl-C ends them all."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final, NoReturn
+
+import environ
+
+from example_project import devdb, smoke
+from example_project.bootstrap import ROOT
+from example_project.site import DemoError, Site
+
+OPERATOR: Final = "operator"  # name and password: the site is reached from this machine only
+SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+WELCOME: Final = """
+  Admin          {url}/admin/    log in as {operator}, password {operator}
+  Dead letters   {url}/admin/leasequeue/deadletter/
+  Orders         {url}/admin/orders/order/
+  Files, logs    {files}
+  Database       DATABASE_URL={database}
+
+Some orders are wrong, in ways that happen: find them among the dead letters, correct the order,
+redrive. Ctrl-C stops everything.
+"""
+
+
+def main() -> int:
+    options = parser().parse_args()
+    for signum in SIGNALS:
+        signal.signal(signum, interrupt)
+    environ.Env.read_env(ROOT / ".env")
+    try:
+        with ExitStack() as at_end:
+            run(options, at_end)
+    except KeyboardInterrupt:
+        print("Stopped.")
+    except (DemoError, devdb.DevDBError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python3 -m example_project demo", description=__doc__)
+    parser.add_argument("--port", type=int, help="the web server's (8000)")
+    parser.add_argument("--reset", action="store_true", help="first forget all earlier demos")
+    parser.add_argument(
+        "--smoke",
+        action="store_true",
+        help="start from nothing, wait for the work, look at the admin, exit 0 if all is well",
+    )
+    return parser
+
+
+def interrupt(*_: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def run(options: argparse.Namespace, at_end: ExitStack) -> None:
+    if options.reset:
+        reset()
+    port = free_port(options.port if options.port is not None else 0 if options.smoke else 8000)
+    site = prepared_site(port, at_end, keep=not options.smoke)
+    at_end.callback(site.stop)
+    at_end.callback(ignore_signals)  # called first: what ends is not to be interrupted
+    site.start("web", "runserver", "--noreload", f"127.0.0.1:{port}")
+    site.start("worker", "leasequeue_worker", "--grace", "5")
+    if options.smoke:
+        print("smoke:", smoke.check(site, name=OPERATOR, password=OPERATOR))
+    else:
+        welcome(site)
+        while True:
+            site.watch(60)
+
+
+def prepared_site(port: int, at_end: ExitStack, *, keep: bool) -> Site:
+    """The site with its tables, its operator and its orders, before anything serves them."""
+    database_url = os.environ.get("DATABASE_URL")
+    files = Path(os.environ.get("FILES_ROOT") or ROOT / "var")
+    if not database_url:
+        cluster = devdb.start(ROOT, keep=keep)
+        at_end.callback(cluster.close)
+        print(f"devdb: {cluster.programs}")
+        database_url = cluster.url
+        if not keep:
+            files = Path(at_end.enter_context(tempfile.TemporaryDirectory()))
+    site = Site(port=port, files=files, database_url=database_url)
+    site.manage("migrate")
+    create_operator(site)
+    print(site.manage("load_sample"), end="", flush=True)
+    return site
+
+
+def create_operator(site: Site) -> None:
+    try:
+        site.manage(
+            "createsuperuser", "--noinput", f"--username={OPERATOR}", "--email=operator@localhost",
+            DJANGO_SUPERUSER_PASSWORD=OPERATOR,
+        )  # fmt: skip
+    except DemoError as error:
+        if "already taken" not in str(error):
+            raise
+
+
+def reset() -> None:
+    if os.environ.get("DATABASE_URL"):
+        raise DemoError("--reset is for the demo's own database: DATABASE_URL names another one.")
+    devdb.reset(ROOT)
+    shutil.rmtree(ROOT / "var", ignore_errors=True)
+
+
+def free_port(wanted: int) -> int:
+    """The port *wanted* if it is free, or any if that is 0."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", wanted))
+        except OSError as error:
+            raise DemoError(f"Port {wanted}: {error.strerror}. Choose one with --port.") from error
+        return int(probe.getsockname()[1])
+
+
+def welcome(site: Site) -> None:
+    database = site.environment["DATABASE_URL"]
+    print(
+        WELCOME.format(url=site.url, operator=OPERATOR, files=site.files, database=database),
+        flush=True,
+    )
+
+
+def ignore_signals() -> None:
+    for signum in SIGNALS:
+        signal.signal(signum, signal.SIG_IGN)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

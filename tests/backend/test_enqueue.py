@@ -1,0 +1,199 @@
+"""What goes in: through a task's own calls, into the queue, or back to the caller."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import math
+import uuid
+from collections import UserList
+from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync, sync_to_async
+from django.db import transaction
+from django_leasequeue import InvalidTaskError
+from django_leasequeue.backend import LeaseQueueBackend
+from django_leasequeue.compat import InvalidTask, TaskResultStatus, task_enqueued
+from django_leasequeue.testing.clock import START, FakeClock
+
+from . import tasks
+
+
+class Colour(enum.StrEnum):
+    RED = "red"
+
+
+def test_a_task_carries_its_call_to_the_worker(backend: LeaseQueueBackend) -> None:
+    tasks.send.enqueue("ada", subject="hello")
+
+    [lease] = backend.queue("mail").claim(worker="w1")
+    assert lease.path == "tests.backend.tasks.send"
+    assert lease.payload == {"args": ["ada"], "kwargs": {"subject": "hello"}}
+
+
+def test_the_result_id_is_the_life_of_the_task(backend: LeaseQueueBackend) -> None:
+    result = tasks.send.enqueue("ada")
+
+    [lease] = backend.queue("mail").claim(worker="w1")
+    assert result.id == str(lease.life)
+
+
+def test_a_fresh_result_says_what_was_stored(
+    backend: LeaseQueueBackend, clock: FakeClock
+) -> None:
+    result = tasks.send.enqueue("ada", subject="hello")
+
+    assert result.status == TaskResultStatus.READY
+    assert result.task == tasks.send
+    assert (result.args, result.kwargs) == (["ada"], {"subject": "hello"})
+    assert result.enqueued_at == clock.now()
+    assert (result.started_at, result.last_attempted_at, result.finished_at) == (None, None, None)
+    assert (result.attempts, result.errors, result.backend) == (0, [], "default")
+
+
+def test_a_tasks_own_limits_bind_it(backend: LeaseQueueBackend) -> None:
+    tasks.limited.enqueue()
+
+    [lease] = backend.queue("mail").claim(worker="w1")
+    assert (lease.priority, lease.max_attempts) == (7, 2)
+    assert lease.deadline - lease.leased_at == timedelta(seconds=10)
+    assert lease.max_lease == timedelta(seconds=20)
+
+
+def test_using_queues_otherwise(backend: LeaseQueueBackend, clock: FakeClock) -> None:
+    other = tasks.send.using(tenant="acme", priority=9, queue_name="slow", dedupe_key="k")
+    result = other.enqueue("ada")
+
+    [lease] = backend.queue("slow").claim(worker="w1")
+    assert (lease.tenant, lease.priority) == ("acme", 9)
+    assert result.task == other
+    assert tasks.send.tenant == ""
+
+
+def test_run_after_may_be_a_delay_by_the_databases_clock(
+    backend: LeaseQueueBackend, clock: FakeClock
+) -> None:
+    result = tasks.send.using(run_after=timedelta(seconds=60)).enqueue("ada")
+
+    assert result.task.run_after == START + timedelta(seconds=60)
+    assert result.status == TaskResultStatus.READY
+    assert backend.queue("mail").depth().scheduled == 1
+    clock.advance(60)
+    assert backend.queue("mail").depth().visible == 1
+
+
+def test_a_run_after_that_has_passed_delays_nothing(backend: LeaseQueueBackend) -> None:
+    result = tasks.send.using(run_after=START - timedelta(hours=1)).enqueue("ada")
+
+    assert result.task.run_after is None
+    assert backend.queue("mail").depth().visible == 1
+
+
+def test_a_duplicate_answers_with_the_task_that_is_stored(backend: LeaseQueueBackend) -> None:
+    announced: list[str] = []
+
+    def announce(task_result: Any, **_: Any) -> None:
+        announced.append(task_result.id)
+
+    task_enqueued.connect(announce)
+    try:
+        first = tasks.send.using(dedupe_key="k").enqueue("ada")
+        second = tasks.send.using(dedupe_key="k").enqueue("bob")
+    finally:
+        task_enqueued.disconnect(announce)
+
+    assert second == first
+    assert second.args == ["ada"]
+    assert announced == [first.id]
+
+
+def test_an_enqueue_belongs_to_the_callers_transaction(backend: LeaseQueueBackend) -> None:
+    using = backend.lease_options.using
+    with pytest.raises(ZeroDivisionError), transaction.atomic(using=using):
+        tasks.send.enqueue("ada")
+        raise ZeroDivisionError
+
+    assert backend.queue("mail").depth().visible == 0
+
+
+@pytest.mark.parametrize("backend", ["default"], indirect=True)
+def test_an_async_enqueue_belongs_to_the_callers_transaction(backend: LeaseQueueBackend) -> None:
+    def rolled_back() -> None:
+        with pytest.raises(ZeroDivisionError), transaction.atomic():
+            async_to_sync(tasks.send.aenqueue)("ada")
+            raise ZeroDivisionError
+
+    async def view() -> None:
+        await sync_to_async(rolled_back)()
+        await asyncio.gather(*(tasks.send_later.aenqueue(str(n)) for n in range(3)))
+
+    async_to_sync(view)()
+    assert backend.queue("mail").depth().visible == 3
+
+
+def test_what_django_makes_json_of_is_taken_as_django_does(backend: LeaseQueueBackend) -> None:
+    result = tasks.send.enqueue(
+        b"gr\xc3\xbc\xc3\x9fe", (1, 2), UserList([3]), range(2), MappingProxyType({"a": b"b"}), Colour.RED
+    )  # type: ignore[call-arg, arg-type]
+
+    assert result.args == ["grüße", [1, 2], [3], [0, 1], {"a": "b"}, "red"]
+    assert backend.get_result(result.id) == result
+
+
+@pytest.mark.parametrize(
+    ("value", "where"),
+    [
+        (datetime(2026, 1, 1, tzinfo=UTC), "args[0]"),
+        (uuid.uuid4(), "args[0]"),
+        ({"x": [1, {2}]}, "args[0].x[1]"),
+        ({"x": [1.0, math.nan]}, "args[0].x[1]"),
+        (-math.inf, "args[0]"),
+        (b"\xff", "args[0]"),
+        ("a\x00b", "args[0]"),
+        ({1: 2}, "args[0]"),
+    ],
+)
+@pytest.mark.parametrize("backend", ["default"], indirect=True)
+def test_arguments_that_are_not_json_are_refused_at_the_call(
+    backend: LeaseQueueBackend, value: object, where: str
+) -> None:
+    """B04, B06: under our name and under Django's, naming the place; nothing is stored."""
+    with transaction.atomic():
+        for expected in (InvalidTaskError, TypeError):
+            with pytest.raises(expected, match="Unsupported type or value: payload at ") as refused:
+                tasks.send.enqueue(value)  # type: ignore[arg-type]
+            assert f"payload at {where} is" in str(refused.value)
+
+    assert backend.queue("mail").depth().visible == 0
+
+
+def test_arguments_that_contain_themselves_are_refused(backend: LeaseQueueBackend) -> None:
+    loop: list[Any] = []
+    loop.append(loop)
+
+    with pytest.raises(InvalidTaskError, match="more than 200 levels"):
+        tasks.send.enqueue(loop)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"priority": 101}, "priority must be a whole number between -100 and 100"),
+        ({"run_after": datetime(2026, 1, 1)}, "run_after must be an aware datetime"),  # noqa: DTZ001
+        ({"run_after": timedelta(days=99999)}, "run_after must be at most"),
+        ({"run_after": "tomorrow"}, "run_after must be a datetime or a timedelta"),
+        ({"tenant": "x" * 101}, "tenant has 101 characters, at most 100"),
+        ({"dedupe_key": ""}, "dedupe_key must not be empty"),
+        ({"queue_name": "a\nb"}, "queue must not contain control characters"),
+    ],
+)
+@pytest.mark.parametrize("backend", ["default"], indirect=True)
+def test_what_can_not_be_stored_is_refused_by_using(
+    backend: LeaseQueueBackend, changes: dict[str, Any], message: str
+) -> None:
+    for expected in (InvalidTaskError, InvalidTask):
+        with pytest.raises(expected, match=message):
+            tasks.send.using(**changes)

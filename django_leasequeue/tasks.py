@@ -11,7 +11,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Concatenate, Final, Literal, TypedDict, Unpack, overload
+from functools import cache
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Final,
+    Literal,
+    NoReturn,
+    TypedDict,
+    Unpack,
+    overload,
+)
 
 from django.apps import apps
 from django.utils.module_loading import import_string
@@ -207,6 +218,26 @@ def resolve(path: str, options: Options) -> LeaseTask[..., Any]:
     if not isinstance(found, Task):
         raise TaskNotFoundError(path, f"it is a {type(found).__name__}")
     return lease_task(found)
+
+
+def find(path: str, options: Options) -> LeaseTask[..., Any]:
+    """The task at *path*; where there is none, one that says so when it is called."""
+    try:
+        return resolve(path, options)
+    except (TaskNotAllowedError, TaskNotFoundError):
+        return lost(path)
+
+
+@cache  # so that two results of a lost task are equal
+def lost(path: str) -> LeaseTask[..., Any]:
+    """What stands for a task that can't be found, or may not be imported."""
+
+    def function(*_: Any, **__: Any) -> NoReturn:
+        raise TaskNotFoundError(path, "it wasn't there, or not allowed, when its result was read")
+
+    function.__module__, _, function.__name__ = path.rpartition(".")
+    function.__qualname__ = function.__name__
+    return unvalidated(func=function, **DEFAULTS)
 
 
 def allowed(path: str, options: Options) -> bool:

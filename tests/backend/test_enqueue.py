@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from asgiref.sync import async_to_sync, sync_to_async
 from django.db import transaction
+
 from django_leasequeue import InvalidTaskError
 from django_leasequeue.backend import LeaseQueueBackend
 from django_leasequeue.compat import InvalidTask, TaskResultStatus, task_enqueued
@@ -41,9 +42,7 @@ def test_the_result_id_is_the_life_of_the_task(backend: LeaseQueueBackend) -> No
     assert result.id == str(lease.life)
 
 
-def test_a_fresh_result_says_what_was_stored(
-    backend: LeaseQueueBackend, clock: FakeClock
-) -> None:
+def test_a_fresh_result_says_what_was_stored(backend: LeaseQueueBackend, clock: FakeClock) -> None:
     result = tasks.send.enqueue("ada", subject="hello")
 
     assert result.status == TaskResultStatus.READY
@@ -112,7 +111,7 @@ def test_a_duplicate_answers_with_the_task_that_is_stored(backend: LeaseQueueBac
 
 def test_an_enqueue_belongs_to_the_callers_transaction(backend: LeaseQueueBackend) -> None:
     using = backend.lease_options.using
-    with pytest.raises(ZeroDivisionError), transaction.atomic(using=using):
+    with pytest.raises(ZeroDivisionError), transaction.atomic(using=using):  # noqa: PT012
         tasks.send.enqueue("ada")
         raise ZeroDivisionError
 
@@ -122,7 +121,7 @@ def test_an_enqueue_belongs_to_the_callers_transaction(backend: LeaseQueueBacken
 @pytest.mark.parametrize("backend", ["default"], indirect=True)
 def test_an_async_enqueue_belongs_to_the_callers_transaction(backend: LeaseQueueBackend) -> None:
     def rolled_back() -> None:
-        with pytest.raises(ZeroDivisionError), transaction.atomic():
+        with pytest.raises(ZeroDivisionError), transaction.atomic():  # noqa: PT012
             async_to_sync(tasks.send.aenqueue)("ada")
             raise ZeroDivisionError
 
@@ -135,11 +134,11 @@ def test_an_async_enqueue_belongs_to_the_callers_transaction(backend: LeaseQueue
 
 
 def test_what_django_makes_json_of_is_taken_as_django_does(backend: LeaseQueueBackend) -> None:
-    result = tasks.send.enqueue(
-        b"gr\xc3\xbc\xc3\x9fe", (1, 2), UserList([3]), range(2), MappingProxyType({"a": b"b"}), Colour.RED
-    )  # type: ignore[call-arg, arg-type]
+    given: list[Any] = [b"gr\xc3\xbc\xc3\x9fe", (1, 2), UserList([3]), range(2), Colour.RED]
+    result = tasks.send.enqueue(*given, subject=MappingProxyType({"a": b"b"}))  # type: ignore[arg-type]
 
-    assert result.args == ["grüße", [1, 2], [3], [0, 1], {"a": "b"}, "red"]
+    assert result.args == ["grüße", [1, 2], [3], [0, 1], "red"]
+    assert result.kwargs == {"subject": {"a": "b"}}
     assert backend.get_result(result.id) == result
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
+
 from django_leasequeue import Lease
 from django_leasequeue.backend import LeaseQueueBackend, finished_result
 from django_leasequeue.compat import TaskResult, TaskResultDoesNotExist, TaskResultStatus
@@ -182,9 +183,7 @@ def test_a_result_is_refreshed_in_place(story: Story) -> None:
     assert stale.status == RUNNING
 
 
-@pytest.mark.parametrize(
-    "id", ["123", "", "\x00", "0192f0c8-0000-7000-8000-000000000000", None, 5]
-)
+@pytest.mark.parametrize("id", ["123", "", "\x00", "0192f0c8-0000-7000-8000-000000000000", None, 5])
 @pytest.mark.parametrize("backend", ["default"], indirect=True)
 def test_an_id_that_no_task_had_has_no_result(backend: LeaseQueueBackend, id: Any) -> None:
     with pytest.raises(TaskResultDoesNotExist):
@@ -242,9 +241,7 @@ def test_a_running_result_shows_the_attempt_of_its_lease(story: Story) -> None:
 
 
 @pytest.mark.parametrize("error", [None, ValueError("full")])
-def test_a_finished_result_needs_no_second_look(
-    story: Story, error: ValueError | None
-) -> None:
+def test_a_finished_result_needs_no_second_look(story: Story, error: ValueError | None) -> None:
     lease = story.claim()
     running = story.backend.running_result(lease, tasks.limited)
     story.clock.set(3)

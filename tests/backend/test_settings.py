@@ -8,6 +8,7 @@ import pytest
 from django.core.checks import run_checks
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
+
 from django_leasequeue import Queue, QueuePolicy
 from django_leasequeue.checks import check_skip_locked
 from django_leasequeue.conf import Options, options_for, parse

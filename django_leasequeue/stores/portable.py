@@ -1,0 +1,242 @@
+"""The store for databases without a store of their own: the moves of ``folding`` through the ORM.
+
+SQLite has one writer at a time: a transaction holds the whole database, and there are no rows to
+lock. Elsewhere rows are locked by SELECT ... FOR UPDATE.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import fields, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from django.db import OperationalError, connections, transaction
+from django.db.models import Count, F, Min, Q, QuerySet
+
+from ..lease import Lease
+from ..models import Task, TaskTransition, Turn
+from ..records import All, Depth
+from ..transitions import Kind, State, TaskRecord, Transition
+from .base import BATCH
+from .folding import FoldingStore
+
+TURNS_KEPT: Final = 1000  # claims in flight may still write places that they read this long ago
+BEAT_WAIT_MS: Final = 100  # how long a heartbeat waits for another writer of a SQLite database
+WRITTEN_ANEW: Final = (
+    "state",
+    "visible_at",
+    "attempt",
+    "token",
+    "worker",
+    "leased_at",
+    "details",
+    "last_error",
+    "live_key",
+)
+
+
+class PortableStore(FoldingStore):
+    """The tasks of one database that Django knows."""
+
+    @property
+    def tasks(self) -> QuerySet[Task]:
+        """Plain: the model's own manager refuses to write."""
+        return QuerySet(Task, using=self.using)
+
+    @property
+    def transitions(self) -> QuerySet[TaskTransition]:
+        return QuerySet(TaskTransition, using=self.using)
+
+    def now(self) -> datetime:
+        if self.clock:
+            return self.clock.now()
+        connection = connections[self.using]
+        if connection.vendor == "sqlite":
+            # The database runs inside this process; its own functions know milliseconds only.
+            return datetime.now(UTC)  # noqa: TID251
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT UTC_TIMESTAMP(6)")
+            moment: datetime = cursor.fetchone()[0]
+        return moment.replace(tzinfo=UTC)
+
+    @contextmanager
+    def moving(self) -> Iterator[datetime]:
+        # The clock is read when the transaction has begun: SQLite may have waited for others.
+        with transaction.atomic(using=self.using):
+            yield self.now()
+
+    def log(self, transition: Transition) -> Transition:
+        row = TaskTransition(
+            life=transition.life,
+            kind=transition.kind,
+            at=transition.at,
+            queue=transition.queue,
+            tenant=transition.tenant,
+            attempt=transition.attempt,
+            token=transition.token,
+            worker=transition.worker,
+            visible_at=transition.visible_at,
+            task_id=transition.id,
+            payload=transition.payload,
+            data=transition.data,
+        )
+        row.save_base(using=self.using, force_insert=True)
+        if transition.kind is not Kind.LEASED:
+            return replace(transition, position=row.id)
+        # The position of a row is known once it is there, so that the token comes after it. Nobody
+        # sees the row without: it is not committed before the move.
+        self.transitions.filter(pk=row.id).update(token=row.id)
+        return replace(transition, position=row.id, token=row.id)
+
+    def project(self, before: TaskRecord | None, after: TaskRecord | None, now: datetime) -> None:
+        if after is None:
+            self.tasks.filter(seq=before.seq if before else None).delete()
+        elif before is None:
+            row = Task(**columns(after), lane=lane(after, now))
+            row.save_base(using=self.using, force_insert=True)
+        else:
+            written = {name: getattr(after, name) for name in WRITTEN_ANEW}
+            self.tasks.filter(seq=after.seq).update(**written, lane=lane(after, now))
+
+    def lock(self, *, wait: bool = True, **match: Any) -> list[TaskRecord]:
+        rows = self.for_update(self.tasks.filter(**lookups(match)), wait=wait)
+        return [row.record for row in rows.order_by("seq")]
+
+    def for_update(self, rows: QuerySet[Task], *, wait: bool) -> QuerySet[Task]:
+        skips = connections[self.using].features.has_select_for_update_skip_locked
+        return rows.select_for_update(skip_locked=skips and not wait)
+
+    def due(self, queue: str, now: datetime, limit: int) -> list[TaskRecord]:
+        late = self.tasks.filter(queue=queue, lane="later", visible_at__lte=now)
+        rows = self.for_update(late.order_by("queue", "visible_at", "seq")[:limit], wait=False)
+        return [row.record for row in rows]
+
+    def head(self, queue: str, tenant: str, now: datetime) -> TaskRecord | None:
+        visible = self.tasks.filter(queue=queue, lane="now", tenant=tenant)
+        in_order = visible.order_by("-priority", "visible_at", "seq")
+        row = self.for_update(in_order, wait=False).first()
+        return row.record if row else None
+
+    def next_tenant(
+        self, queue: str, now: datetime, *, after: str | None, last: str | None
+    ) -> str | None:
+        visible = self.tasks.filter(queue=queue, lane="now")
+        if after is not None:
+            visible = visible.filter(tenant__gt=after)
+        if last is not None:
+            visible = visible.filter(tenant__lte=last)
+        return visible.order_by("tenant").values_list("tenant", flat=True).first()
+
+    def turn(self, queue: str) -> str | None:
+        place = self.newest_turn(queue)
+        return place.tenant if place else None
+
+    def newest_turn(self, queue: str) -> Turn | None:
+        places = Turn.objects.using(self.using).filter(queue=queue)
+        return places.order_by("-stamp", "-token").first()
+
+    def take_turn(self, queue: str, tenant: str, token: int) -> None:
+        place = self.newest_turn(queue)
+        if place and place.tenant == tenant:
+            return  # a queue with one tenant writes a single row, once in its life
+        turns, stamp = Turn.objects.using(self.using), place.stamp + 1 if place else 1
+        turns.create(queue=queue, stamp=stamp, token=token, tenant=tenant)
+        turns.filter(queue=queue, stamp__lt=stamp - TURNS_KEPT).delete()
+
+    def heartbeat(self, lease: Lease, details: str | None) -> Lease | None:
+        try:
+            with self.impatient():
+                return super().heartbeat(lease, details)
+        except OperationalError as error:
+            if getattr(error.__cause__, "sqlite_errorname", None) != "SQLITE_BUSY":
+                raise
+            return replace(lease, renewed=False)
+
+    @contextmanager
+    def impatient(self) -> Iterator[None]:
+        """On SQLite, don't wait for another writer: it may be the task's own transaction."""
+        if connections[self.using].vendor != "sqlite":
+            yield
+            return
+        with connections[self.using].cursor() as cursor:
+            cursor.execute("PRAGMA busy_timeout")
+            patience = cursor.fetchone()[0]
+            cursor.execute(f"PRAGMA busy_timeout = {BEAT_WAIT_MS}")
+            try:
+                yield
+            finally:
+                cursor.execute(f"PRAGMA busy_timeout = {patience}")
+
+    def find(self, life: UUID) -> TaskRecord | None:
+        row = self.tasks.filter(life=life).first()
+        return row.record if row else None
+
+    def held(self, queue: str, id: str, tenant: str) -> TaskRecord | None:
+        row = self.tasks.filter(queue=queue, tenant=tenant, task_id=id).first()
+        return row.record if row else None
+
+    def history(self, lives: Iterable[UUID], *, since: int = 0) -> list[Transition]:
+        found = self.transitions.filter(life__in=list(lives), id__gte=since)
+        return [row.transition for row in found.order_by("id")]
+
+    def dead(
+        self, queue: str, *, tenant: str | All, after: int = 0, limit: int = BATCH
+    ) -> list[TaskRecord]:
+        letters = Task.objects.using(self.using).dead(self.now())
+        letters = letters.filter(queue=queue, seq__gt=after)
+        if not isinstance(tenant, All):
+            letters = letters.filter(tenant=tenant)
+        return [row.record for row in letters.order_by("seq")[:limit]]
+
+    def depth(self, queue: str) -> Depth:
+        at = self.now()
+        counts = self.tasks.filter(queue=queue).aggregate(
+            visible=Count("seq", visible(at)),
+            scheduled=Count("seq", Q(state=State.READY, visible_at__gt=at)),
+            leased=Count("seq", Q(state=State.LEASED, visible_at__gt=at)),
+            held=Count("seq"),
+        )
+        held = counts.pop("held")
+        return Depth(**counts, dead=held - sum(counts.values()))
+
+    def oldest_visible(self, queue: str) -> timedelta | None:
+        at = self.now()
+        since = self.tasks.filter(visible(at), queue=queue).aggregate(at=Min("visible_at"))["at"]
+        return at - since if since else None
+
+    def next_due(self, queue: str) -> timedelta | None:
+        at = self.now()
+        later = self.tasks.filter(queue=queue, lane="later", visible_at__gt=at)
+        row = later.order_by("queue", "visible_at", "seq").first()
+        return row.visible_at - at if row else None
+
+
+def visible(at: datetime) -> Q:
+    """The tasks that may be claimed at an instant, whether or not it is written down."""
+    due = Q(visible_at__lte=at)
+    return due & (Q(state=State.READY) | Q(state=State.LEASED, attempt__lt=F("max_attempts")))
+
+
+def lane(task: TaskRecord, now: datetime) -> str | None:
+    """Where a claim looks for the task: see the model."""
+    if task.state is State.DEAD:
+        return None
+    return "later" if task.state is State.LEASED or task.visible_at > now else "now"
+
+
+def columns(task: TaskRecord) -> dict[str, Any]:
+    names = (field.name for field in fields(task))
+    row = {name: getattr(task, name) for name in names if name != "id"}
+    return row | {"task_id": task.id, "live_key": task.live_key}
+
+
+def lookups(match: dict[str, Any]) -> dict[str, Any]:
+    """Attributes of a task record and what they have to be, as the ORM spells it."""
+    spelled = {"task_id" if name == "id" else name: wanted for name, wanted in match.items()}
+    return {
+        f"{name}__in" if isinstance(wanted, set) else name: wanted
+        for name, wanted in spelled.items()
+    }

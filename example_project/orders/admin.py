@@ -20,7 +20,7 @@ from .progress import steps_of
 from .uploads import LINE_COLUMNS, ORDER_COLUMNS, receive
 
 
-class RecordAdmin(admin.ModelAdmin):
+class RecordAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     """For what is on record: to be looked at, not to be changed by hand."""
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
@@ -31,14 +31,14 @@ class RecordAdmin(admin.ModelAdmin):
 
 
 @admin.register(Customer)
-class CustomerAdmin(admin.ModelAdmin):
+class CustomerAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     list_display = ("code", "name", "city", "country")
     list_filter = ("country",)
     search_fields = ("code", "name", "city")
 
 
 @admin.register(Product)
-class ProductAdmin(admin.ModelAdmin):
+class ProductAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     list_display = ("number", "name", "packaging", "unit_price", "discontinued")
     list_filter = ("discontinued",)
     search_fields = ("number", "name")
@@ -76,7 +76,7 @@ class StatusFilter(admin.SimpleListFilter):
         return queryset.filter(status=self.value()) if self.value() else queryset
 
 
-class OrderLineInline(admin.TabularInline):
+class OrderLineInline(admin.TabularInline):  # type: ignore[type-arg]
     model = OrderLine
     fields = ("row", "product", "product_name", "quantity", "unit_price", "discount")
     readonly_fields = ("row", "product_name")
@@ -95,7 +95,7 @@ class OrderLineInline(admin.TabularInline):
 
 
 @admin.register(Order)
-class OrderAdmin(admin.ModelAdmin):
+class OrderAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     list_display = ("number", "ship_name", "ship_country", "order_date", "state")
     list_filter = (StatusFilter, "upload", "ship_country")
     search_fields = ("number", "customer", "ship_name", "email")

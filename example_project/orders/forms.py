@@ -10,7 +10,7 @@ from .models import Upload
 from .uploads import UploadedOrder, UploadError, read_upload
 
 
-class UploadForm(forms.ModelForm):
+class UploadForm(forms.ModelForm):  # type: ignore[type-arg]
     orders: list[UploadedOrder]
 
     class Meta:

@@ -13,6 +13,7 @@ from django.core.exceptions import ObjectDoesNotExist
 from django.core.files.base import ContentFile
 from django.db import transaction
 from django.db.models.functions import Now
+
 from django_leasequeue.tasks import task
 
 from .checking import CheckedOrder, OrderError, check_order

@@ -75,6 +75,11 @@ def redrive(store: PostgresStore) -> None:
     store.redrive("q", ["dead"], tenant="", by=None, reason=None)
 
 
+def settle(store: PostgresStore, clock: HandClock) -> None:
+    clock.set(30)
+    store.settle("q")
+
+
 MOVES: dict[str, Move] = {
     "enqueue": lambda store, lease, clock: store.enqueue("q", [a_task("new")]),
     "enqueue_many": lambda store, lease, clock: store.enqueue("q", [a_task("b"), a_task("c")]),
@@ -85,7 +90,7 @@ MOVES: dict[str, Move] = {
     "fail": lambda store, lease, clock: store.fail([a_failure(lease, Kind.RETRIED)]),
     "drop": lambda store, lease, clock: store.fail([a_failure(lease, Kind.DROPPED)]),
     "release": lambda store, lease, clock: store.release([lease]),
-    "settle": lambda store, lease, clock: (clock.set(30), store.settle("q")),
+    "settle": lambda store, lease, clock: settle(store, clock),
     "adopt": lambda store, lease, clock: store.adopt("q", "w"),
     "redrive": lambda store, lease, clock: redrive(store),
     "cancel": lambda store, lease, clock: store.cancel("q", "a", tenant="", by="x", reason=None),

@@ -16,7 +16,6 @@ from django_leasequeue.models import Turn
 from django_leasequeue.records import Admitted
 from django_leasequeue.stores.base import BATCH
 from django_leasequeue.stores.postgres import PRUNE_EVERY, PostgresStore
-
 from tests.waiting import in_thread
 
 from .conftest import HandClock, a_task, kinds
@@ -48,7 +47,7 @@ def in_turn(tasks: list[Admitted]) -> list[str]:
 def test_claims_of_any_size_follow_the_order_of_claims_of_one(
     store: PostgresStore, seed: int
 ) -> None:
-    chance = random.Random(seed)  # noqa: S311
+    chance = random.Random(seed)
     tenants = chance.sample(["", "B", "a", "ab", "b", "é", "z"], chance.randint(1, 7))
     tasks = [
         a_task(str(n), tenant=chance.choice(tenants), priority=chance.choice([0, 0, 7]))

@@ -34,7 +34,7 @@ class Player:
     """Plays random moves of one queue; leases are kept, lost ones included."""
 
     def __init__(self, store: PostgresStore, clock: HandClock, seed: int) -> None:
-        self.store, self.clock, self.random = store, clock, random.Random(seed)  # noqa: S311
+        self.store, self.clock, self.random = store, clock, random.Random(seed)
         self.leases: list[Lease] = []
         self.second = 0.0
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, TypeVar
 
 import pytest
@@ -301,7 +302,7 @@ def test_bulk_enqueues_in_opposite_orders_never_fail(store: PostgresStore) -> No
             stored += sum(not task.duplicate for task in store.enqueue("q", tasks))
         return stored
 
-    futures = [in_thread(lambda step=step: enqueuer(step)) for step in (1, 40, 7, 25)]
+    futures = [in_thread(partial(enqueuer, step)) for step in (1, 40, 7, 25)]
     stored = [future.result(timeout=50) for future in futures]
 
     assert sum(stored) == kinds().count("enqueued")
@@ -326,11 +327,14 @@ def test_a_serialization_failure_in_the_callers_own_transaction_reaches_the_call
 ) -> None:
     a_lease(store)
 
-    with pytest.raises(OperationalError) as raised, transaction.atomic():
-        with connection.cursor() as cursor:
+    def in_an_old_snapshot() -> None:
+        with transaction.atomic(), connection.cursor() as cursor:
             cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             cursor.execute("SELECT 1 FROM leasequeue_task")
-        answered(lambda: store.adopt("q", "w"))
-        cancel(store)
+            answered(lambda: store.adopt("q", "w"))
+            cancel(store)
+
+    with pytest.raises(OperationalError) as raised:
+        in_an_old_snapshot()
 
     assert isinstance(raised.value.__cause__, SerializationFailure)

@@ -18,9 +18,9 @@ from django.db import connection
 from django_leasequeue.stores.postgres import PostgresStore
 from django_leasequeue.stores.postgres.statements import FOLDER, statement
 
-LIVES = [UUID(int=n) for n in range(1, 101)]
-TOKENS = list(range(1, 101))
-TEXTS = [str(n) for n in range(100)]
+LIVES = [UUID(int=n) for n in range(1, 11)]
+TOKENS = list(range(1, 11))
+TEXTS = [str(n) for n in range(10)]
 ALL_TEXTS = {"paths": TEXTS, "payloads": TEXTS, "data": TEXTS, "tenants": TEXTS}
 CLAIM = {"queue": "q", "worker": "w", "limit": 10, "gate": True}
 
@@ -34,7 +34,7 @@ HOT: dict[str, tuple[dict[str, Any], set[str]]] = {
             "ids": TEXTS,
             "keys": TEXTS,
             "priorities": TOKENS,
-            "run_ats": [None] * 100,
+            "run_ats": [None] * 10,
             "delays_us": TOKENS,
             "max_attempts": TOKENS,
             "visibilities_us": TOKENS,
@@ -101,10 +101,12 @@ SELECT n, lpad(to_hex(n), 32, '0')::uuid, 'q', 't' || n %% 50, n::text, '', '{"s
                    ELSE '2029-01-01 00:00Z' END,
        1, n, 'w', '2030-01-01 00:00Z', '',
        CASE n %% 4 WHEN 0 THEN 'now' WHEN 2 THEN NULL ELSE 'later' END
-  FROM generate_series(1, %(rows)s) AS n;
+  FROM generate_series(1, %(rows)s::integer) AS n
+"""
+LOG = """
 INSERT INTO leasequeue_transition (life, kind, at, queue, tenant, attempt)
 SELECT lpad(to_hex(n), 32, '0')::uuid, 'enqueued', now(), 'q', '', 0
-  FROM generate_series(1, %(rows)s) AS n
+  FROM generate_series(1, %(rows)s::integer) AS n
 """
 
 
@@ -115,7 +117,8 @@ def backlog(store: PostgresStore, request: pytest.FixtureRequest) -> Iterator[No
     with connection.cursor() as cursor:
         for table in tables:
             cursor.execute(f"ALTER TABLE {table} SET (autovacuum_enabled = false)")
-        cursor.execute(BACKLOG, {"rows": 20_000})
+        for load in (BACKLOG, LOG):
+            cursor.execute(load, {"rows": 20_000})
         if request.param == "analysed":
             cursor.execute("ANALYZE leasequeue_task, leasequeue_transition")
     yield

@@ -1,14 +1,15 @@
 -- duplicate: answer the enqueues that found their id or their key taken.
 --
--- The holder is the task with the id, else the one with the live key. A holder that is dead by
--- the clock alone is written down as such: its key is free then. A task that finds no holder any
+-- The holder is the task with the id, else the one with the live key. What the clock did to it is
+-- written down first: where it is dead by that, its key is free. A task that finds no holder any
 -- more doesn't come back: enqueue it again.
 --
 -- in    queue          text
 --       numbers        integer[]     one element each for every enqueue
 --       tenants, ids, keys   text[]
 --       now            timestamptz   NULL: the database's clock
--- out   number …       one row per duplicate, with its holder; number NULL: a holder that died
+-- out   number …       one row per duplicate, with its holder; number NULL: a holder
+--                              to which the clock had done something
 -- locks holders in ascending seq; waits for those who change them
 -- plan  leasequeue_task_id and leasequeue_task_live_key, then leasequeue_task_pkey
 WITH clock AS MATERIALIZED (
@@ -52,20 +53,22 @@ answered AS (
      WHERE held.task_id = found.id
         OR (held.live_key = found.key AND NOT (held.late AND held.last))
 ),
-died AS (
+settled AS (
     UPDATE leasequeue_task AS task
-       SET state = 'dead', lane = NULL, live_key = NULL
+       SET state = CASE WHEN held.last THEN 'dead' ELSE 'ready' END,
+           lane = CASE WHEN held.last THEN NULL ELSE 'now' END,
+           live_key = CASE WHEN held.last THEN NULL ELSE task.live_key END
       FROM held
-     WHERE task.seq = held.seq AND held.late AND held.last
+     WHERE task.seq = held.seq AND held.late
 ),
 logged AS (
     INSERT INTO leasequeue_transition
            (life, kind, at, queue, tenant, attempt, token, worker, visible_at)
     SELECT life, kind, at, %(queue)s::text, tenant, attempt, token, worker, visible_at
-      FROM (SELECT 1 AS step, seq, life, 'dead' AS kind, visible_at AS at, tenant, attempt, token,
-                   worker, visible_at
+      FROM (SELECT 1 AS step, seq, life, CASE WHEN last THEN 'dead' ELSE 'lapsed' END AS kind,
+                   visible_at AS at, tenant, attempt, token, worker, visible_at
               FROM held
-             WHERE late AND last
+             WHERE late
              UNION ALL
             SELECT 2, number, life, 'duplicate', (SELECT now FROM clock), tenant, attempt, token,
                    worker, NULL
@@ -80,6 +83,7 @@ SELECT number, NULL AS kind, life, tenant, task_id AS id, attempt, token, worker
             ELSE state END AS state
   FROM answered
  UNION ALL
-SELECT NULL, 'dead', life, tenant, task_id, attempt, token, worker, visible_at AT TIME ZONE 'UTC', 'dead'
+SELECT NULL, CASE WHEN last THEN 'dead' ELSE 'lapsed' END, life, tenant, task_id, attempt, token,
+       worker, visible_at AT TIME ZONE 'UTC', NULL
   FROM held
- WHERE late AND last;
+ WHERE late;

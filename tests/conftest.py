@@ -12,6 +12,14 @@ from django_leasequeue.testing.clock import FakeClock
 
 MakeQueue = Callable[..., Queue]
 
+on_databases = pytest.mark.parametrize(
+    "make_queue", ["default", "sqlite"], indirect=True, ids=["postgres", "sqlite"]
+)
+"""For what the model can't have: transactions."""
+
+on_postgres = pytest.mark.parametrize("make_queue", ["default"], indirect=True, ids=["postgres"])
+"""For what takes two transactions at once."""
+
 
 @pytest.fixture
 def clock() -> FakeClock:

@@ -1,0 +1,35 @@
+"""Every store, one after the other, on a clock that only moves when a test moves it."""
+
+from __future__ import annotations
+
+import pytest
+
+from django_leasequeue.stores import store_for
+from django_leasequeue.stores.base import Store
+from django_leasequeue.stores.memory import MemoryStore
+from django_leasequeue.testing.clock import FakeClock
+
+DATABASES = ["default", "sqlite"]
+committed = pytest.mark.django_db(databases=DATABASES, transaction=True)
+"""For tests that see their own commits, in place of one transaction that is rolled back."""
+
+
+@pytest.fixture(params=["memory", "default", "sqlite"], ids=["memory", "postgres", "sqlite"])
+def alias(request: pytest.FixtureRequest) -> str:
+    """Which store is tested: a database's, or the one in memory."""
+    alias: str = request.param
+    if alias != "memory" and request.node.get_closest_marker("django_db") is None:
+        request.applymarker(pytest.mark.django_db(databases=DATABASES))
+        request.getfixturevalue("db")
+    return alias
+
+
+@pytest.fixture
+def store(alias: str, clock: FakeClock) -> Store:
+    return MemoryStore(clock) if alias == "memory" else store_for(alias, clock)
+
+
+@pytest.fixture
+def other_store(store: Store, clock: FakeClock) -> Store:
+    """A second handle on the same tasks, as another process would have it."""
+    return store if isinstance(store, MemoryStore) else store_for(store.using, clock)

@@ -12,8 +12,6 @@ from uuid import UUID
 from . import validation
 from .compat import (
     BaseTaskBackend,
-    P,
-    R,
     Task,
     TaskResult,
     TaskResultDoesNotExist,
@@ -41,7 +39,7 @@ from .tasks import (
     unvalidated,
     values,
 )
-from .transitions import Kind, born, fold_all
+from .transitions import Kind, Transition, born, fold_all
 
 
 class LeaseQueueBackend(BaseTaskBackend):
@@ -110,8 +108,8 @@ class LeaseQueueBackend(BaseTaskBackend):
         )
 
     def enqueue(
-        self, task: Task[P, R], args: Sequence[Any], kwargs: Mapping[str, Any]
-    ) -> TaskResult[P, R]:
+        self, task: Task[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> TaskResult[Any, Any]:
         """Store one task, in the caller's transaction where there is one.
 
         Returns:
@@ -135,10 +133,12 @@ class LeaseQueueBackend(BaseTaskBackend):
                 visibility=ours.visibility,
                 max_lease=ours.max_lease,
             )
-        result: TaskResult[Any, Any] = self.get_result(str(stored.life))
-        if not stored.duplicate:
-            # Robust: the task is stored, whatever a receiver makes of that.
-            task_enqueued.send_robust(type(self), task_result=result)
+        if stored.duplicate:
+            return self.get_result(str(stored.life))
+        # Its first row alone: a worker may have taken it already.
+        result = self.read(self.store.history([stored.life])[:1])
+        # Robust: the task is stored, whatever a receiver makes of that.
+        task_enqueued.send_robust(type(self), task_result=result)
         return result
 
     def get_result(self, result_id: str) -> TaskResult[..., Any]:
@@ -155,9 +155,11 @@ class LeaseQueueBackend(BaseTaskBackend):
         history = self.store.history([life])
         if not history or history[0].kind is not Kind.ENQUEUED or not born(history[0]).path:
             raise TaskResultDoesNotExist(result_id)
-        known = with_the_clock(fold_all(history), history, now)
+        return self.read(with_the_clock(fold_all(history), history, now))
+
+    def read(self, history: Sequence[Transition]) -> TaskResult[..., Any]:
         task = find(born(history[0]).path, self.lease_options)
-        return result_of(known, task=task, backend=self.alias)
+        return result_of(history, task=task, backend=self.alias)
 
     def running_result(
         self, lease: Lease, task: LeaseTask[..., Any] | None

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
-from django.db.models import QuerySet
+from django.db.models import CharField, QuerySet
+from django.forms import TextInput
 from django.http import FileResponse, HttpRequest
 from django.shortcuts import get_object_or_404
 from django.urls import URLPattern, path, reverse
@@ -49,6 +50,7 @@ class UploadAdmin(RecordAdmin):
     form = UploadForm
     list_display = ("name", "uploaded_at", "uploaded_by", "orders", "lines", "skipped")
     readonly_fields = list_display
+    fields = list_display
     columns = f"Columns: {', '.join(ORDER_COLUMNS + LINE_COLUMNS)}."
     add_fieldsets = ((None, {"fields": ["file"], "description": columns}),)
 
@@ -78,8 +80,9 @@ class StatusFilter(admin.SimpleListFilter):
 
 class OrderLineInline(admin.TabularInline):  # type: ignore[type-arg]
     model = OrderLine
-    fields = ("row", "product", "product_name", "quantity", "unit_price", "discount")
-    readonly_fields = ("row", "product_name")
+    fields = ("product", "product_name", "quantity", "unit_price", "discount")
+    readonly_fields = ("product_name",)
+    formfield_overrides: ClassVar[dict[Any, Any]] = {CharField: {"widget": TextInput({"size": 10})}}
     extra = max_num = 0
 
     @admin.display(description="product name")

@@ -40,7 +40,7 @@ def redrive_all(browser: Client) -> None:
 
 
 def kinds(order: Order) -> list[str]:
-    history = TaskTransition.objects.filter(life=order.task_id).order_by("pk")
+    history = TaskTransition.objects.filter(life=str(order.task_id)).order_by("pk")
     return list(history.values_list("kind", flat=True))
 
 
@@ -64,7 +64,7 @@ def test_what_was_wrong_is_corrected_and_redriven_and_nothing_is_done_twice(
     }
     assert "5.1.1 No such mailbox" in page(admin_client, gone)
     assert "row 2, quantity “-6”" in page(admin_client, wrong)
-    dead = Task.objects.get(life=wrong.task_id)
+    dead = Task.objects.get(life=str(wrong.task_id))
     assert f"{DEAD_LETTERS}{dead.pk}/change/" in page(admin_client, wrong)
 
     Order.objects.filter(pk=gone.pk).update(email="accounts@splir.example")
@@ -81,7 +81,7 @@ def test_what_was_wrong_is_corrected_and_redriven_and_nothing_is_done_twice(
         "in_flight": 0,
     }
     assert kinds(wrong) == ["enqueued", "leased", "dead", "redriven", "leased", "acked"]
-    redriven = TaskTransition.objects.get(life=wrong.task_id, kind="redriven")
+    redriven = TaskTransition.objects.get(life=str(wrong.task_id), kind="redriven")
     assert admin_user.get_username() in str(redriven.transition.facts["by"])
     assert process_order.call(wrong.pk) == Invoice.objects.get(order=wrong).number
     sent = b"".join(file.read_bytes() for file in mail_folder.glob("*.log"))

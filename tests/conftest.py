@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from django_leasequeue import Queue
 from django_leasequeue.testing.clock import FakeClock
 
 MakeQueue = Callable[..., Queue]
+
+settings.register_profile("quick", max_examples=15, deadline=None)
+settings.register_profile("nightly", max_examples=1000, deadline=None)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 on_databases = pytest.mark.parametrize(
     "make_queue", ["default", "sqlite"], indirect=True, ids=["postgres", "sqlite"]
@@ -40,7 +46,9 @@ def make_queue(request: pytest.FixtureRequest, clock: FakeClock) -> Iterator[Mak
             opened.append(queue)
             return queue
     else:
-        request.applymarker(pytest.mark.django_db(databases=["default", "sqlite"], transaction=True))
+        request.applymarker(
+            pytest.mark.django_db(databases=["default", "sqlite"], transaction=True)
+        )
         request.getfixturevalue("transactional_db")
 
         def make(name: str = "emails", **options: Any) -> Queue:

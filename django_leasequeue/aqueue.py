@@ -87,9 +87,9 @@ class AsyncQueueMixin(PollMixin):
         if leases or wait <= 0:
             return leases[0] if leases else None
         with self.borrowed_sleeper() as sleeper:
-            # A sleeper talks to the server: not on the event loop.
-            await whole(asyncio.to_thread(sleeper.__enter__))
             try:
+                # A sleeper talks to the server: not on the event loop.
+                await whole(asyncio.to_thread(sleeper.__enter__))
                 while True:
                     due = await sync_to_async(self.seconds_until_due)()
                     lease = await self.aclaim_one(worker, end)

@@ -5,6 +5,7 @@ Methods stand in the order of a task's life.
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
@@ -501,6 +502,8 @@ class Queue(AsyncQueueMixin):
 
 
 def unavailable(error: Exception) -> bool:
-    """Whether *error* is about reaching the database; conflicts are their caller's to repeat."""
-    sqlstate: str | None = getattr(error.__cause__, "sqlstate", None)
-    return sqlstate is None or not sqlstate.startswith("40")
+    """Whether *error* is about reaching the database, not about a conflict or the statement."""
+    cause = error.__cause__
+    conflict = (getattr(cause, "sqlstate", None) or "").startswith("40")
+    statement = getattr(cause, "sqlite_errorcode", None) == sqlite3.SQLITE_ERROR
+    return not conflict and not statement

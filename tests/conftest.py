@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from _pytest.mark import ParameterSet
 from hypothesis import settings
 
 from django_leasequeue import Queue
@@ -18,13 +19,15 @@ settings.register_profile("quick", max_examples=15, deadline=None)
 settings.register_profile("nightly", max_examples=1000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
-on_databases = pytest.mark.parametrize(
-    "make_queue", ["default", "sqlite"], indirect=True, ids=["postgres", "sqlite"]
-)
-"""For what the model can't have: transactions."""
 
-on_postgres = pytest.mark.parametrize("make_queue", ["default"], indirect=True, ids=["postgres"])
-"""For what takes two transactions at once."""
+def database(alias: str, id: str) -> ParameterSet:
+    marks = pytest.mark.django_db(databases=[alias], transaction=True)
+    return pytest.param(alias, marks=marks, id=id)
+
+
+DATABASES = [database("default", "postgres"), database("sqlite", "sqlite")]
+on_databases = pytest.mark.parametrize("make_queue", DATABASES, indirect=True)
+"""For what the model can't have: transactions."""
 
 
 @pytest.fixture
@@ -32,7 +35,7 @@ def clock() -> FakeClock:
     return FakeClock()
 
 
-@pytest.fixture(params=["memory", "default", "sqlite"], ids=["memory", "postgres", "sqlite"])
+@pytest.fixture(params=["memory", *DATABASES])
 def make_queue(request: pytest.FixtureRequest, clock: FakeClock) -> Iterator[MakeQueue]:
     """A maker of queues that share one store and one clock."""
     opened: list[Queue] = []
@@ -46,9 +49,6 @@ def make_queue(request: pytest.FixtureRequest, clock: FakeClock) -> Iterator[Mak
             opened.append(queue)
             return queue
     else:
-        request.applymarker(
-            pytest.mark.django_db(databases=["default", "sqlite"], transaction=True)
-        )
         request.getfixturevalue("transactional_db")
 
         def make(name: str = "emails", **options: Any) -> Queue:

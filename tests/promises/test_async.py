@@ -1,0 +1,174 @@
+"""The async twins: same calls, on the caller's own connection, and never torn by a cancellation."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync, sync_to_async
+from django.core.exceptions import SynchronousOnlyOperation
+from django.db import connection, transaction
+
+from django_leasequeue import Lease, LeaseLostError, Queue, wakeups
+from tests.conftest import on_databases
+
+MakeQueue = Callable[..., Queue]
+
+NAMES = sorted(
+    name
+    for name in vars(Queue)
+    if not name.startswith("_") and callable(getattr(Queue, name)) and hasattr(Queue, f"a{name}")
+)
+
+
+def test_every_call_of_a_tasks_life_has_a_twin() -> None:
+    calls = {
+        *("enqueue", "enqueue_many", "claim", "check", "heartbeat", "complete", "complete_many"),
+        *("fail", "release", "adopt", "cancel", "redrive", "redrive_all", "depth", "stats"),
+        "dead_letters",
+    }
+    assert set(NAMES) == calls
+    assert hasattr(Queue, "apoll")
+
+
+@pytest.mark.parametrize("name", [*NAMES, "poll"])
+def test_a_twin_takes_the_same_arguments(name: str) -> None:
+    sync, twin = getattr(Queue, name), getattr(Queue, f"a{name}")
+
+    assert inspect.signature(twin).parameters == inspect.signature(sync).parameters
+
+
+def test_the_whole_life_of_a_task_by_twins(make_queue: MakeQueue) -> None:
+    queue = make_queue()
+
+    async def life() -> list[Any]:
+        await queue.aenqueue({"n": 1}, id="a")
+        await queue.aenqueue_many([{"payload": {}, "id": "b"}])
+        first = await queue.apoll(worker="w")
+        assert first
+        await queue.acheck(first)
+        first = await queue.aheartbeat(first, details={"page": 1})
+        await queue.acomplete(first)
+        [second] = await queue.aclaim(worker="w")
+        await queue.afail(second, "refused", retryable=False)
+        letters = [letter.id async for letter in queue.adead_letters()]
+        batch = await queue.aredrive(letters)
+        assert await queue.acancel("b")
+        return [first.details, letters, batch.redriven, await queue.adepth()]
+
+    assert async_to_sync(life)() == [{"page": 1}, ["b"], 1, queue.depth()]
+
+
+@on_databases
+def test_the_sync_call_is_refused_on_the_event_loop(make_queue: MakeQueue) -> None:
+    queue = make_queue()
+
+    async def enqueue() -> None:
+        with pytest.raises(SynchronousOnlyOperation):
+            queue.enqueue({})
+
+    async_to_sync(enqueue)()
+    assert queue.depth().visible == 0
+
+
+@on_databases
+def test_twenty_at_once_are_all_stored(make_queue: MakeQueue) -> None:
+    queue = make_queue()
+
+    async def enqueue() -> None:
+        await asyncio.gather(*(queue.aenqueue({}, id=str(n)) for n in range(20)))
+
+    async_to_sync(enqueue)()
+    assert queue.depth().visible == 20
+
+
+@on_databases
+def test_a_twin_joins_the_callers_transaction(make_queue: MakeQueue) -> None:
+    queue = make_queue()
+
+    async def enqueue() -> None:
+        await queue.aenqueue({}, id="undone")
+
+    with pytest.raises(ZeroDivisionError), transaction.atomic(using=queue.using):
+        async_to_sync(enqueue)()
+        raise ZeroDivisionError
+
+    assert queue.depth().visible == 0
+
+
+def test_a_cancelled_claim_gives_back_what_it_got(make_queue: MakeQueue) -> None:
+    queue = make_queue()
+    queue.enqueue({}, id="a")
+    claim, cancel = queue.claim, []
+
+    def claim_while_the_caller_leaves(**options: Any) -> list[Lease]:
+        leases = claim(**options)
+        cancel[0]()
+        return leases
+
+    queue.claim = claim_while_the_caller_leaves  # type: ignore[method-assign]
+
+    async def main() -> None:
+        running = asyncio.ensure_future(queue.aclaim(worker="w"))
+        loop = asyncio.get_running_loop()
+        cancel.append(lambda: loop.call_soon_threadsafe(running.cancel))
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    async_to_sync(main)()
+    queue.claim = claim  # type: ignore[method-assign]
+    [lease] = queue.claim(worker="w")
+    assert lease.attempt == 1, "the attempt isn't counted"
+
+
+@pytest.fixture
+def queue(transactional_db: None) -> Iterator[Queue]:
+    if connection.vendor != "postgresql":
+        pytest.skip("LISTEN needs PostgreSQL: DATABASE_URL names another database")
+    queue = Queue("emails")
+    yield queue
+    queue.close()
+
+
+async def until_asleep() -> None:
+    while not wakeups.asleep:
+        await asyncio.sleep(0.005)
+
+
+def test_apoll_sleeps_beside_a_running_loop_and_is_woken(queue: Queue) -> None:
+    async def main() -> Lease | None:
+        polling = asyncio.ensure_future(queue.apoll(worker="w", wait=30))
+        await asyncio.wait_for(until_asleep(), 10)
+        await queue.aenqueue({}, id="a")
+        return await asyncio.wait_for(polling, 10)
+
+    lease = async_to_sync(main)()
+    assert lease
+    assert lease.id == "a"
+
+
+def test_a_cancelled_apoll_leaves_no_lease_behind(queue: Queue) -> None:
+    async def main() -> None:
+        polling = asyncio.ensure_future(queue.apoll(worker="w", wait=30))
+        await asyncio.wait_for(until_asleep(), 10)
+        polling.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(polling, 10)
+        await sync_to_async(queue.enqueue)({}, id="a")
+
+    async_to_sync(main)()
+    assert not wakeups.asleep
+    assert queue.depth().visible == 1
+
+
+def test_a_lost_lease_is_refused_by_the_twin_too(make_queue: MakeQueue) -> None:
+    queue = make_queue()
+    queue.enqueue({})
+    [lease] = queue.claim(worker="w")
+    queue.adopt(worker="w")
+
+    with pytest.raises(LeaseLostError):
+        async_to_sync(queue.acomplete)(lease)

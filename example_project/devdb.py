@@ -140,7 +140,7 @@ class Cluster:
         half = self.folder / "half"
         shutil.rmtree(half, ignore_errors=True)
         command = [f"{self.programs.folder}/initdb", "-D", f"{half}", "-U", USER, "--auth=trust"]
-        command += ["--encoding=UTF8", "--locale=C", "--no-instructions"]
+        command += ["--encoding=UTF8", "--locale=C", "--no-instructions", "--no-sync"]
         subprocess.run(command, check=True, capture_output=True, text=True, **self.surroundings())
         half.rename(self.data)
 

@@ -188,7 +188,7 @@ class Store(ABC):
         """Send the signals of *moves* (task id, transition) once they are committed."""
         for id, transition in moves:
             if signal := SIGNALS.get(transition.kind):
-                self.on_commit(partial(self.send, signal, id, transition))
+                self.on_commit(partial(self.send, signal, id, transition), once=False)
 
     def send(self, signal: Signal, id: str, transition: Transition) -> None:
         signal.send_robust(
@@ -204,24 +204,31 @@ class Store(ABC):
             error=transition.facts.get("error"),
         )
 
-    def on_commit(self, act: Callable[[], None]) -> None:
+    def on_commit(self, act: Callable[[], None], *, once: bool = True) -> None:
         """Do *act* once the transaction this call belongs to is committed.
 
-        Equal acts are done once. Without autocommit and without ``atomic`` nobody tells us of the
-        commit: then nothing is done, and what was to be told is found by looking.
+        Without autocommit and without ``atomic`` nobody tells us of the commit: then nothing is
+        done, and what was to be told is found by looking.
+
+        Args:
+            once: equal acts are done once. What is never equal needs no look at all the others.
         """
         connection = connections[self.using]
         if connection.in_atomic_block:
-            open_savepoints = set(connection.savepoint_ids)
-            # Pending under savepoints that are all still open: it lives and dies with us.
-            if any(
-                hook == act and under <= open_savepoints
-                for under, hook, *_ in connection.run_on_commit
-            ):
+            if once and self.is_pending(act):
                 return
         elif not connection.get_autocommit():
             return
         transaction.on_commit(act, using=self.using, robust=True)
+
+    def is_pending(self, act: Callable[[], None]) -> bool:
+        """Whether an equal act waits under savepoints that are all still open: it lives and dies
+        with us."""
+        connection = connections[self.using]
+        open_savepoints = set(connection.savepoint_ids)
+        return any(
+            hook == act and under <= open_savepoints for under, hook, *_ in connection.run_on_commit
+        )
 
     def inside_atomic(self) -> bool:
         """Whether a caller's own ``atomic`` block is open; a TestCase's doesn't count."""

@@ -60,7 +60,7 @@ class MemoryStore(FoldingStore):
         finally:
             self.in_move = False
 
-    def on_commit(self, act: Callable[[], None]) -> None:
+    def on_commit(self, act: Callable[[], None], *, once: bool = True) -> None:
         with self.mutex:
             if self.in_move:
                 self.after_move.append(act)

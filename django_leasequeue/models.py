@@ -6,7 +6,7 @@ Nothing here changes a task: the stores do. The managers refuse what would rewri
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Final, NoReturn, Self
+from typing import Any, Final, NoReturn
 
 from django.db import models
 from django.db.models import F, Q
@@ -32,19 +32,6 @@ class ReadOnlyQuerySet(models.QuerySet[Any]):
 
     update = delete = update_or_create = get_or_create = refuse
     create = bulk_create = bulk_update = refuse
-
-
-class TaskQuerySet(ReadOnlyQuerySet):
-    """The held tasks, as people ask for them."""
-
-    def dead(self, now: datetime) -> Self:
-        """The dead letters at *now*, on the database's clock.
-
-        A task whose last lease has run out is one, whether or not anybody wrote it down.
-        """
-        out_of_attempts = Q(attempt__gte=F("max_attempts"))
-        lapsed = Q(state=State.LEASED, visible_at__lte=now)
-        return self.filter(Q(state=State.DEAD) | (lapsed & out_of_attempts))
 
 
 class TaskTransition(models.Model):
@@ -129,7 +116,7 @@ class Task(models.Model):
     last_error = models.TextField(_("last error"), blank=True)
     lane = ExactCharField(max_length=5, null=True, editable=False)
 
-    objects = TaskQuerySet.as_manager()
+    objects = ReadOnlyQuerySet.as_manager()
 
     class Meta:
         db_table = "leasequeue_task"
@@ -206,8 +193,17 @@ class Task(models.Model):
         )
 
 
+def dead_at(now: datetime) -> Q:
+    """Which tasks are dead letters at *now*, on the database's clock.
+
+    A task whose last lease has run out is one, whether or not anybody wrote it down.
+    """
+    lapsed = Q(state=State.LEASED, visible_at__lte=now)
+    return Q(state=State.DEAD) | (lapsed & Q(attempt__gte=F("max_attempts")))
+
+
 class DeadLetter(Task):
-    """A task that stopped, as the admin lists it; ``Task.objects.dead`` says which ones."""
+    """A task that stopped, as the admin lists it; ``dead_at`` says which ones do."""
 
     class Meta:
         proxy = True

@@ -16,7 +16,7 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.translation import gettext, gettext_lazy as _
 
-from ..models import DeadLetter, TaskTransition
+from ..models import DeadLetter, TaskTransition, dead_at
 from ..story import VANISHED
 from ..transitions import Kind
 from .access import ReadOnlyTaskAdmin
@@ -42,7 +42,7 @@ class DeadLetterAdmin(ReadOnlyTaskAdmin):
         css: ClassVar = {"all": ["leasequeue/admin.css"]}
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[DeadLetter]:
-        return super().get_queryset(request).dead(self.now(request))
+        return super().get_queryset(request).filter(dead_at(self.now(request)))
 
     @admin.display(description=_("task"), ordering="path")
     def function(self, letter: DeadLetter) -> str:
@@ -58,7 +58,8 @@ class DeadLetterAdmin(ReadOnlyTaskAdmin):
 
     @admin.display(description=_("dead since"), ordering="visible_at")
     def since(self, letter: DeadLetter) -> datetime:
-        return letter.visible_at
+        moment: datetime = letter.visible_at
+        return moment
 
     def get_urls(self) -> list[URLPattern]:
         view = self.admin_site.admin_view(self.redrive_view)
@@ -170,7 +171,7 @@ class DeadLetterAdmin(ReadOnlyTaskAdmin):
     ) -> HttpResponse:
         """Say what will happen. A selection across pages is carried as such, not letter by letter:
         Django refuses forms of more than 1000 fields."""
-        dead = letters.dead(self.now(request))
+        dead = letters.filter(dead_at(self.now(request)))
         count = dead.count()
         numbers = request.POST.getlist(ACTION_CHECKBOX_NAME)
         return self.page(

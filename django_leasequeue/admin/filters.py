@@ -24,10 +24,10 @@ class ValueFilter(admin.SimpleListFilter):
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
         rows = model_admin.get_queryset(request).values_list(self.by, flat=True)
-        return [
-            (value, value or _("(none)"))
-            for value in rows.distinct().order_by(self.by)[:VALUES_MAX]
-        ]
+        found = list(rows.distinct().order_by(self.by)[:VALUES_MAX])
+        if self.value() not in (None, *found):
+            found.append(self.value())  # its last letter has just been redriven
+        return [(value, value or _("(none)")) for value in found]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         if self.value() is None:

@@ -23,11 +23,13 @@ OUTCOMES: Final[dict[str, Any]] = {
     Kind.DROPPED: _("dropped"),
     Kind.CANCELLED: _("cancelled"),
 }
-STANDINGS: Final[dict[str, Any]] = {
+HELD: Final[dict[State, Any]] = {
     State.DEAD: pgettext_lazy("task", "Dead since"),
     State.READY: pgettext_lazy("task", "Ready since"),
     State.SCHEDULED: pgettext_lazy("task", "Scheduled for"),
     State.LEASED: pgettext_lazy("task", "Leased until"),
+}
+LEFT: Final[dict[Kind, Any]] = {
     Kind.ACKED: pgettext_lazy("task", "Done at"),
     Kind.DROPPED: pgettext_lazy("task", "Dropped at"),
     Kind.CANCELLED: pgettext_lazy("task", "Cancelled at"),
@@ -84,7 +86,7 @@ def story_of(held: TaskRecord | None, history: Sequence[Transition], now: dateti
     end = known[-1]
     return Story(
         task=task,
-        standing=STANDINGS.get(task.state if held else end.kind, _("Gone from the queue since")),
+        standing=HELD[task.state] if held else LEFT.get(end.kind, _("Gone without a record since")),
         at=task.visible_at if held else end.at,
         is_dead=held is not None and task.state is State.DEAD,
         was_dead=any(transition.kind is Kind.DEAD for transition in known),

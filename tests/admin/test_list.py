@@ -1,0 +1,125 @@
+"""The list of dead letters: who is in it, what it says, how it is narrowed."""
+
+from __future__ import annotations
+
+import pytest
+from django.contrib import admin
+from django.db import connections
+from django.test.utils import CaptureQueriesContext
+
+from django_leasequeue import Queue
+from tests.admin.desk import Desk, MakeDesk, a_dead_letter, ids_of, poll
+
+
+def test_a_row_says_what_died_and_why(desk: Desk, emails: Queue) -> None:
+    a_dead_letter(emails, "a", tenant="acme", path="shop.tasks.mail", error=ValueError("no\nmx"))
+
+    page = desk.page().content.decode()
+
+    for told in ("emails", "shop.tasks.mail", "acme", "1 / 2", "ValueError: no mx", "Jan. 1, 2026"):
+        assert told in page
+
+
+def test_a_task_without_a_function_is_called_by_its_id(desk: Desk, emails: Queue) -> None:
+    a_dead_letter(emails, "report-7")
+
+    assert "report-7</a></th>" in desk.page().content.decode()
+
+
+def test_a_lease_that_ran_out_on_the_last_attempt_is_a_dead_letter(
+    desk: Desk, emails: Queue
+) -> None:
+    """Nobody has written it down: the clock has done it."""
+    emails.enqueue({}, id="a", max_attempts=1)
+    poll(emails)
+
+    assert ids_of(desk.rows()) == ["a"]
+    assert "worker vanished" in desk.page().content.decode()
+
+
+def test_ready_scheduled_leased_and_lapsed_tasks_are_not_in_it(desk: Desk, emails: Queue) -> None:
+    emails.enqueue({}, id="lapsed")
+    poll(emails)
+    emails.enqueue(
+        {}, id="leased", visibility=86_400 * 3650, max_lease=86_400 * 3650, max_attempts=1
+    )
+    poll(emails)
+    emails.enqueue({}, id="ready")
+
+    assert desk.rows() == []
+
+
+def test_the_newest_comes_first(desk: Desk, emails: Queue) -> None:
+    for id in ("a", "b", "c"):
+        a_dead_letter(emails, id)
+        emails.store.clock.advance(1)  # type: ignore[union-attr]
+
+    assert ids_of(desk.rows()) == ["c", "b", "a"]
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ({"in_queue": "emails"}, ["c", "b", "a"]),
+        ({"in_queue": "other"}, []),
+        ({"of_tenant": "acme"}, ["a"]),
+        ({"of_tenant": ""}, ["c", "b"]),
+        ({"of_task": "shop.tasks.mail"}, ["b"]),
+        ({"error_type": "ValueError"}, ["a"]),
+        ({"error_type": "gone for good"}, ["b"]),
+        ({"error_type": "worker vanished"}, ["c"]),
+        ({"q": "acme"}, ["a"]),
+        ({"q": "tasks.mail"}, ["b"]),
+        ({"q": "no mx"}, ["a"]),
+    ],
+)
+def test_filters_and_search(
+    desk: Desk, emails: Queue, query: dict[str, str], found: list[str]
+) -> None:
+    a_dead_letter(emails, "a", tenant="acme", error=ValueError("no mx"))
+    a_dead_letter(emails, "b", path="shop.tasks.mail", error="gone for good")
+    emails.enqueue({}, id="c", max_attempts=1)
+    poll(emails)
+
+    assert sorted(ids_of(desk.rows(**query))) == sorted(found)
+
+
+def test_a_result_id_finds_its_letter(desk: Desk, emails: Queue) -> None:
+    a_dead_letter(emails, "a")
+    a_dead_letter(emails, "b")
+    life = desk.rows()[0].life
+
+    assert [row.life for row in desk.rows(q=str(life))] == [life]
+
+
+def test_many_letters_cost_no_more_queries_than_few(desk: Desk, emails: Queue) -> None:
+    counts = []
+    for ids in (range(2), range(2, 30)):
+        for id in ids:
+            a_dead_letter(emails, str(id), tenant=f"t{id}")
+        with (
+            CaptureQueriesContext(connections["default"]) as here,
+            CaptureQueriesContext(connections["sqlite"]) as there,
+        ):
+            desk.page()
+        counts.append(len(here) + len(there) * (emails.using == "sqlite"))
+
+    assert counts[0] == counts[1] <= 14
+
+
+def test_nothing_can_be_added_changed_or_deleted(make_desk: MakeDesk, emails: Queue) -> None:
+    """Not even by a superuser: what operators do to a dead letter is redrive it."""
+    desk = make_desk()
+    desk.user.is_superuser = True
+    desk.user.save()
+    letter = a_dead_letter(emails, "a")
+    base = f"/admin/leasequeue/deadletter/{letter}"
+
+    assert desk.client.get("/admin/leasequeue/deadletter/add/").status_code == 403
+    assert desk.client.post(f"{base}/change/", {"state": "ready"}).status_code == 403
+    assert desk.client.post(f"{base}/delete/", {"post": "yes"}).status_code == 403
+    assert "delete_selected" not in desk.page().content.decode()
+
+
+def test_the_pages_are_registered() -> None:
+    assert any(model._meta.label == "leasequeue.DeadLetter" for model in admin.site._registry)

@@ -1,0 +1,143 @@
+"""The page of one dead letter: where it stands, and how it came there."""
+
+from __future__ import annotations
+
+from django.db import connections
+from django.test.utils import CaptureQueriesContext
+
+from django_leasequeue import Queue
+from django_leasequeue.models import Task
+from tests.admin.desk import Desk, MakeDesk, a_dead_letter, number, poll
+
+
+def advance(queue: Queue, seconds: float) -> None:
+    queue.store.clock.advance(seconds)  # type: ignore[union-attr]
+
+
+def a_letter_with_a_past(queue: Queue) -> int:
+    """A failure, a redrive, a worker that vanished, a failure for good."""
+    letter = a_dead_letter(queue, "a", error=ValueError("first round"))
+    queue.redrive(["a"], by="7 bob", reason="mailbox is back")
+    poll(queue, "w2")
+    advance(queue, 30)
+    lease = poll(queue, "w3")
+    queue.heartbeat(lease, details={"page": 3})
+    advance(queue, 2.5)
+    queue.fail(lease, KeyError("second round"))
+    return letter
+
+
+def test_every_attempt_of_every_round_is_told(desk: Desk, emails: Queue) -> None:
+    letter = a_letter_with_a_past(emails)
+
+    story = desk.story(letter).context["story"]
+
+    told = [
+        (event.attempt.worker, event.attempt.attempt, event.outcome, event.duration)
+        for event in story.events
+        if hasattr(event, "attempt")
+    ]
+    assert told == [
+        ("w1", 1, "failed", "0 s"),
+        ("w2", 1, "worker vanished", "30 s"),
+        ("w3", 2, "failed", "2.5 s"),
+    ]
+
+
+def test_errors_are_told_in_full_and_acts_with_who_and_why(desk: Desk, emails: Queue) -> None:
+    letter = a_letter_with_a_past(emails)
+
+    page = desk.story(letter).content.decode()
+
+    for told in (
+        "ValueError: first round",
+        "KeyError",
+        "7 bob",
+        "mailbox is back",
+        "&quot;page&quot;: 3",
+    ):
+        assert told in page
+
+
+def test_one_who_may_not_view_payloads_sees_neither_payload_nor_details_nor_result(
+    make_desk: MakeDesk, emails: Queue
+) -> None:
+    letter = a_dead_letter(emails, "a", payload={"card": "4111"})
+    emails.redrive(["a"])
+    lease = poll(emails)
+    emails.heartbeat(lease, details={"seen": "4222"})
+    emails.complete(lease, result={"paid": "4333"})
+
+    hidden = make_desk("redrive_task").story(letter).content.decode()
+    shown = make_desk("view_payload", name="eve").story(letter).content.decode()
+
+    assert [secret in hidden for secret in ("4111", "4222", "4333")] == [False] * 3
+    assert [secret in shown for secret in ("4111", "4222", "4333")] == [True] * 3
+
+
+def test_after_the_redrive_the_page_tells_where_the_task_stands(desk: Desk, emails: Queue) -> None:
+    letter = a_dead_letter(emails, "a")
+
+    def standing() -> str:
+        return str(desk.story(letter).context["story"].standing)
+
+    assert standing() == "Dead since"
+    emails.redrive(["a"])
+    assert standing() == "Ready since"
+    lease = poll(emails)
+    emails.complete(lease)
+    assert standing() == "Done at"
+
+
+def test_a_cancelled_letter_tells_who_cancelled_it(desk: Desk, emails: Queue) -> None:
+    letter = a_dead_letter(emails, "a")
+    emails.cancel("a", by="7 bob", reason="customer left")
+
+    page = desk.story(letter).content.decode()
+
+    assert "Cancelled at" in page
+    assert "7 bob" in page
+    assert "customer left" in page
+
+
+def test_a_letter_dead_by_the_clock_alone_has_its_page(desk: Desk, emails: Queue) -> None:
+    emails.enqueue({}, id="a", max_attempts=1)
+    poll(emails)
+
+    story = desk.story(number(emails, "a")).context["story"]
+
+    assert (story.is_dead, story.events[0].outcome) == (True, "worker vanished")
+
+
+def test_what_never_died_or_never_was_has_no_page(desk: Desk, emails: Queue) -> None:
+    emails.enqueue({}, id="a")
+    wrong = [number(emails, "a"), 10**18, 10**30, "x", "1_2", "٣"]
+
+    for answer in map(desk.story, wrong):  # type: ignore[arg-type]
+        assert answer.status_code == 302
+        assert desk.told(answer)[-1] == "There is no such dead letter."
+
+
+def test_a_long_story_costs_no_more_queries_than_a_short_one(desk: Desk, emails: Queue) -> None:
+    letter = a_dead_letter(emails, "a")
+    counts = []
+    for _ in range(2):
+        with CaptureQueriesContext(connections[emails.using]) as queries:
+            desk.story(letter)
+        counts.append(len(queries))
+        for _ in range(5):
+            emails.redrive(["a"])
+            emails.fail(poll(emails), "again", retryable=False)
+
+    assert counts[0] == counts[1]
+
+
+def test_a_row_that_vanished_without_a_record_is_told_as_gone(desk: Desk, emails: Queue) -> None:
+    letter = a_dead_letter(emails, "a")
+    with connections[emails.using].cursor() as cursor:
+        cursor.execute(f"DELETE FROM {Task._meta.db_table}")  # noqa: S608
+
+    answer = desk.story(letter)
+
+    assert str(answer.context["story"].standing) == "Gone without a record since"
+    assert "Redrive…" not in answer.content.decode()

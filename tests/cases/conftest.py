@@ -1,0 +1,5 @@
+from __future__ import annotations
+
+from tests.admin.desk import both_databases, desk, emails, make_desk
+
+__all__ = ["both_databases", "desk", "emails", "make_desk"]

@@ -1,0 +1,42 @@
+"""B49: ten thousand selected letters are redriven in one go, with a question and counts."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from django.contrib.admin.models import LogEntry
+
+from django_leasequeue import Queue
+from django_leasequeue.models import Task
+from tests.admin.desk import Desk
+
+LETTERS = 10_000
+TENANTS = 91
+SECONDS_MAX = 30
+
+
+def ten_thousand_letters(queue: Queue) -> None:
+    """The last lease of each has run out: dead by the clock alone."""
+    queue.enqueue_many(
+        {"payload": {}, "id": str(n), "tenant": f"t{n % TENANTS}", "max_attempts": 1}
+        for n in range(LETTERS)
+    )
+    while queue.claim(worker="w1", limit=1000):
+        pass
+
+
+@pytest.mark.parametrize("emails", ["default"], indirect=True, ids=["postgres"])
+def test_ten_thousand_across_pages(desk: Desk, emails: Queue) -> None:
+    ten_thousand_letters(emails)
+    started = time.monotonic()
+
+    question = desk.ask(0, across=True).content.decode()
+    said = desk.redrive(0, across=True)
+
+    assert time.monotonic() - started < SECONDS_MAX
+    assert question.count('name="_selected_action"') == 1
+    assert f"{LETTERS} dead letters will be ready again" in question
+    assert said == f"{LETTERS} redriven."
+    assert Task.objects.using(emails.using).filter(state="ready").count() == LETTERS
+    assert LogEntry.objects.count() == LETTERS

@@ -67,10 +67,8 @@ class ListeningSleeper(Sleeper):
                 self.session.execute("SELECT pg_advisory_unlock_all()")
 
     def sleep(self, seconds: float) -> None:
-        if self.session is None:
-            self.announce()  # a connection that has come back is worth one look at once
-            if self.session is not None:
-                return
+        if self.has_come_back():
+            return  # what was enqueued meanwhile notified nobody: worth a look at once
         listening = [self.session.fileno()] if self.session is not None else []
         ready, _, _ = select.select([self.bell, *listening], [], [], min(seconds, PROBE_SECONDS))
         if self.bell in ready:
@@ -79,6 +77,13 @@ class ListeningSleeper(Sleeper):
         if self.session is not None:
             with self.mending():
                 self.hear(bool(ready))
+
+    def has_come_back(self) -> bool:
+        """Whether the lost session could be opened again just now."""
+        if self.session is not None:
+            return False
+        self.announce()
+        return self.session is not None
 
     def hear(self, something_came: bool) -> None:
         """Take in what came, and make sure now and then that the other side is still there."""

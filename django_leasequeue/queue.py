@@ -482,7 +482,7 @@ class Queue(AsyncQueueMixin):
     def refuse_inside_atomic(self, what: str) -> None:
         if self.store.inside_atomic():
             raise transaction.TransactionManagementError(
-                f"{what} can't be used inside atomic(): a lease must be committed before work starts"
+                f"{what} can't be used inside atomic(): work starts on a lease that is committed"
             )
 
     @contextmanager

@@ -1,9 +1,11 @@
 """What happened to a task, for a site's own receivers.
 
 Each is sent at most once, after the move was committed, by the process that wrote it down, with
-``send_robust``: a receiver that raises is logged by Django and doesn't disturb the queue. Arguments of the first three: ``using`` (database
-alias), ``queue``, ``tenant``, ``id``, ``life`` (UUID), ``attempt``, ``token``, ``worker``,
-``error`` (mapping with type, message, traceback, summary; None where the worker vanished).
+``send_robust``: a receiver that raises is logged by Django and doesn't disturb the queue.
+
+Arguments of the first three: ``using`` (database alias), ``queue``, ``tenant``, ``id``, ``life``
+(UUID), ``attempt``, ``token``, ``worker``, ``error`` (mapping with type, message, traceback,
+summary; None where the worker vanished).
 """
 
 from __future__ import annotations

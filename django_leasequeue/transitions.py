@@ -25,7 +25,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from enum import StrEnum
+from enum import Enum, StrEnum
 from typing import Any, Final, Protocol
 from uuid import UUID
 
@@ -134,18 +134,24 @@ NOT_HELD: Final = None
 HELD: Final = frozenset({State.READY, State.LEASED, State.DEAD})
 
 
+class Nowhere(Enum):
+    """Where a transition leads that only tells something of the task."""
+
+    UNCHANGED = "unchanged"
+
+
+UNCHANGED: Final = Nowhere.UNCHANGED
+
+
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Where a transition may stand, and where it leads; ``UNCHANGED`` where it leads nowhere."""
+    """Where a transition may stand, and where it leads."""
 
     after: frozenset[State | None]
-    leads_to: State | None | type[Rule]
+    leads_to: State | Nowhere | None
 
 
-UNCHANGED: Final = Rule
-
-
-def rule(*, after: Iterable[State | None], leads_to: State | None | type[Rule]) -> Rule:
+def rule(*, after: Iterable[State | None], leads_to: State | Nowhere | None) -> Rule:
     return Rule(frozenset(after), leads_to)
 
 
@@ -177,11 +183,11 @@ def fold(task: TaskRecord | None, transition: Transition) -> TaskRecord | None:
         raise IllegalTransitionError(transition.kind, found)
     if transition.kind is Kind.ENQUEUED:
         return born(transition)
-    if here.leads_to is UNCHANGED:
+    if isinstance(here.leads_to, Nowhere):
         return task
     if here.leads_to is NOT_HELD or task is None:
         return None
-    return moved(task, transition, State(str(here.leads_to)))
+    return moved(task, transition, here.leads_to)
 
 
 def fold_all(transitions: Iterable[Transition]) -> TaskRecord | None:

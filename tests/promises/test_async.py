@@ -102,7 +102,8 @@ def test_a_twin_joins_the_callers_transaction(make_queue: MakeQueue) -> None:
 def test_a_cancelled_claim_gives_back_what_it_got(make_queue: MakeQueue) -> None:
     queue = make_queue()
     queue.enqueue({}, id="a")
-    claim, cancel = queue.claim, []
+    claim = queue.claim
+    cancel: list[Callable[[], Any]] = []
 
     def claim_while_the_caller_leaves(**options: Any) -> list[Lease]:
         leases = claim(**options)

@@ -1,4 +1,4 @@
-"""A seeded schedule of deaths and late answers: each task is acked once, each effect applied once."""
+"""Deaths and late answers by a seeded schedule: each task is acked, each effect applied, once."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def effects(queue: Queue) -> Iterator[Effects]:
 def test_deaths_and_late_answers_neither_lose_nor_repeat_anything(
     queue: Queue, effects: Effects, clock: FakeClock, seed: int
 ) -> None:
-    dice = random.Random(seed)  # noqa: S311
+    dice = random.Random(seed)
     tasks = queue.enqueue_many(
         {"payload": {}, "id": f"t{n}", "tenant": dice.choice("xyz")} for n in range(TASKS)
     )

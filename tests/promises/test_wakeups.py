@@ -99,11 +99,13 @@ class TestByTheFakeClock:
             queue.fail(lease, "refused", retryable=False)
         polling = poll_asleep(queue, clock, wait=20)
 
-        {
-            "release": lambda: queue.release(lease),
-            "redrive": lambda: queue.redrive(["a"]),
-            "adopt": lambda: queue.adopt(worker="w"),
-        }[gesture]()
+        match gesture:
+            case "release":
+                queue.release(lease)
+            case "redrive":
+                queue.redrive(["a"])
+            case "adopt":
+                queue.adopt(worker="w")
 
         again = polling.result(timeout=10)
         assert again

@@ -1,0 +1,113 @@
+"""Run the tasks of a backend's queues."""
+
+from __future__ import annotations
+
+import logging
+from argparse import ArgumentParser, ArgumentTypeError
+from collections.abc import Callable
+from typing import Any, cast
+
+from django.core.management.base import BaseCommand, CommandError
+from django.db import transaction
+
+from django_leasequeue.backend import LeaseQueueBackend
+from django_leasequeue.compat import task_backends
+from django_leasequeue.conf import backends
+from django_leasequeue.worker import GRACE_SECONDS, Worker
+from django_leasequeue.worker.shutdown import leave, stop_on_signals
+
+
+class Command(BaseCommand):
+    """The worker's options, its signals and its exit status."""
+
+    help = "Runs the tasks of a backend's queues until SIGTERM or Ctrl-C; a second one is final."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """See BaseCommand."""
+        add = parser.add_argument
+        add(
+            "--queue",
+            dest="queues",
+            action="append",
+            metavar="NAME",
+            help="Repeatable; served in that order. Default: all QUEUES of the backend.",
+        )
+        add("--backend", default="default", metavar="ALIAS", help="Key of TASKS; default: default.")
+        add(
+            "--threads",
+            type=at_least(1, int),
+            default=1,
+            metavar="N",
+            help="Tasks that run at a time. Default: 1, since not every site's tasks are safe "
+            "beside each other; more pay where tasks wait for disks or networks.",
+        )
+        add("--max-tasks", type=at_least(1, int), metavar="N", help="Stop after that many.")
+        add("--drain", action="store_true", help="Stop when no task is visible any more.")
+        add(
+            "--grace",
+            type=at_least(0, float),
+            default=GRACE_SECONDS,
+            metavar="SECONDS",
+            help="For running tasks, after the first signal. Default: %(default)g.",
+        )
+        add(
+            "--poll-interval",
+            type=at_least(0.01, float),
+            metavar="SECONDS",
+            help="Between two looks where no notification comes. Default: as OPTIONS say.",
+        )
+
+    def handle(self, *, backend: str, queues: list[str] | None, **options: Any) -> None:
+        """See BaseCommand."""
+        wanted = ("threads", "max_tasks", "drain", "grace", "poll_interval")
+        names = queues_of(backend, queues)
+        log_somewhere()
+        ours = cast("LeaseQueueBackend", task_backends[backend])
+        worker = Worker(ours, names, **{option: options[option] for option in wanted})
+        try:
+            with stop_on_signals(worker.stop):
+                status = worker.run()
+        except transaction.TransactionManagementError as error:
+            raise CommandError(str(error)) from error
+        if status:
+            leave(status)
+
+
+def at_least(minimum: float, number: type[int] | type[float]) -> Callable[[str], float]:
+    """A parser of numbers from *minimum* on, for argparse."""
+
+    def parsed(text: str) -> float:
+        value = number(text)
+        if not value >= minimum:
+            raise ArgumentTypeError(f"must be at least {minimum:g}")
+        return value
+
+    parsed.__name__ = number.__name__  # argparse quotes it: "invalid int value"
+    return parsed
+
+
+def queues_of(alias: str, asked: list[str] | None) -> list[str]:
+    """The queues to serve: those that were asked for, else all of the backend *alias*.
+
+    Raises:
+        CommandError: no backend of ours, or a queue that isn't the backend's.
+    """
+    ours = dict(backends())
+    if alias not in ours:
+        raise CommandError(f"TASKS[{alias!r}] is no lease queue; such are: {', '.join(ours)}")
+    served = ours[alias].get("QUEUES", ["default"])
+    if unknown := [name for name in asked or [] if served and name not in served]:
+        raise CommandError(f"{', '.join(unknown)}: not among its QUEUES {', '.join(served)}")
+    if not (asked or served):
+        raise CommandError("its QUEUES are open to any name: say which with --queue")
+    return list(dict.fromkeys(asked or served))
+
+
+def log_somewhere() -> None:
+    """Log to stderr where the site hasn't said where to."""
+    logger = logging.getLogger("django_leasequeue")
+    if not logger.hasHandlers():
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)

@@ -1,0 +1,290 @@
+"""The life of a lease in a worker.
+
+    claimer     claims what can start, hands it over; sleeps where there is nothing to do
+      │
+      ▼
+    runner      one per thread of the site's choice: finds the function, calls it
+      │    ╎
+      │    ╎····· heartbeats   renew what has used up a third of its lease
+      ▼
+    finisher    records how it ended, in batches where many end at once
+
+Each of them is a thread with database connections of its own, so that no task can delay, poison
+or undo the bookkeeping. A worker has at most ``threads + 4`` database sessions: one each to claim,
+to renew and to record, and the one that listens.
+
+The main thread does none of this: it waits. A signal therefore never interrupts a claim or a
+commit; its handler leaves a note, and the main thread reads it:
+
+1.  the first note: nothing is claimed or started any more, what never started is given back, what
+    runs may end within the grace, renewed all the while;
+2.  the second note, or the end of the grace: the process leaves, with a status other than 0. The
+    leases of what was running lapse, and other workers take over.
+
+Nothing starts on a lease that has run out, judged by the seconds the database gave it and the
+time since the claim was sent.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from math import inf
+from typing import Final
+
+from django.db import connections, transaction
+
+from django_leasequeue.backend import LeaseQueueBackend
+from django_leasequeue.errors import LostReason, TaskTimeout
+from django_leasequeue.wakeups import sleeper_for
+
+from .context import CurrentLease, current_lease
+from .deliveries import Deliveries, Delivery
+from .finisher import Finisher
+from .heartbeats import Heartbeats
+from .outage import OUTAGE, Outage, pause
+from .runner import Outcome, Runner
+from .sessions import Session
+
+__all__ = ["CurrentLease", "TaskTimeout", "Worker", "current_lease"]
+
+GRACE_SECONDS: Final = 25.0  # Kubernetes kills after 30
+OUTAGE_PAUSE_SECONDS_MAX: Final = 5.0
+CLAIM_PATIENCE_SECONDS: Final = 3.0  # for a claim under way when the worker is to stop
+THREAD_PATIENCE_SECONDS: Final = 1.0
+
+logger = logging.getLogger("django_leasequeue")
+
+
+def new_name() -> str:
+    """A worker's name, unique per start: containers share host names and process numbers."""
+    return f"{socket.gethostname()[:100]}-{os.getpid()}-{secrets.token_hex(4)}"
+
+
+class Worker:
+    """Works on the tasks of some queues until it is told to stop.
+
+    Args:
+        backend: whose tasks they are.
+        queues: names, served in this order: what the first one holds goes first.
+        threads: tasks that may run at a time.
+        max_tasks: stop after that many.
+        drain: stop when nothing is visible any more.
+        grace: seconds that running tasks have once the worker is told to stop.
+        poll_interval: seconds between two looks where no notification comes; None: as OPTIONS say.
+    """
+
+    def __init__(
+        self,
+        backend: LeaseQueueBackend,
+        queues: Sequence[str],
+        *,
+        threads: int = 1,
+        max_tasks: int | None = None,
+        drain: bool = False,
+        grace: float = GRACE_SECONDS,
+        poll_interval: float | None = None,
+    ) -> None:
+        self.name = new_name()
+        options = backend.lease_options
+        self.queues = [backend.queue(name) for name in queues]
+        self.threads = threads
+        self.left = inf if max_tasks is None else max_tasks
+        self.drain = drain
+        self.grace = grace
+        self.poll_interval = options.poll_interval if poll_interval is None else poll_interval
+        self.sleeper = sleeper_for(options.using, queues, None, options)
+        # Notes for the main thread: True to stop, False to look again. Its put() can be
+        # interrupted by a signal handler that puts, where a lock or an event would deadlock.
+        self.notes: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        self.stops = 0
+        self.failed = False
+        self.stopping = threading.Event()
+        self.claiming = True
+        self.outage = Outage()
+        self.deliveries = Deliveries(threads, partial(self.notes.put, False))
+        self.heartbeats = Heartbeats(self.deliveries, self.outage, self.out_of_threads)
+        self.finisher = Finisher(backend, self.deliveries, self.outage)
+        self.runner = Runner(backend, self.heartbeats, self.stop)
+
+    def run(self) -> int:
+        """Work; return when there is nothing more to do, or a stop was asked for.
+
+        Returns:
+            The process's exit status: 0 where every task has ended and is recorded. Otherwise
+            threads may be running still: end the process.
+
+        Raises:
+            TransactionManagementError: inside a transaction, whose tasks no thread of ours sees.
+        """
+        self.refuse_inside_transaction()
+        logger.info("started worker=%s queues=%s", self.name, ",".join(q.name for q in self.queues))
+        self.start("claimer", self.claim_until_done)
+        for number in range(self.threads):
+            self.start(f"runner-{number + 1}", self.run_tasks)
+        helpers = [
+            self.start("heartbeats", self.heartbeats.run),
+            self.start("finisher", self.finisher.run),
+        ]
+        self.wait_for(lambda: not self.claiming and not self.deliveries.in_hand(), stops=1)
+        clean = self.wind_down(helpers)
+        logger.info("stopped worker=%s%s", self.name, "" if clean else " leaving work behind")
+        return 0 if clean and not self.failed else 1
+
+    def stop(self) -> None:
+        """Ask the worker to stop; a second time: at once. From any thread or signal handler."""
+        self.notes.put(True)
+
+    def wind_down(self, helpers: Sequence[threading.Thread]) -> bool:
+        """Stop claiming, let run what runs, record it; whether all of that came to its end."""
+        self.stopping.set()
+        self.deliveries.close()
+        self.sleeper.wake()
+        end = time.monotonic() + self.grace
+        if not self.wait_for(lambda: not self.claiming, seconds=CLAIM_PATIENCE_SECONDS):
+            logger.warning("the claim under way doesn't end")
+        if not self.wait_for(lambda: not self.deliveries.in_hand(), seconds=end - time.monotonic()):
+            logger.warning("%d tasks are left running", len(self.deliveries.in_hand()))
+        self.heartbeats.stop()
+        self.finisher.stop()
+        for helper in helpers:
+            helper.join(THREAD_PATIENCE_SECONDS)
+        return not self.claiming and not self.deliveries.in_hand()
+
+    def wait_for(
+        self, condition: Callable[[], bool], *, seconds: float = inf, stops: int = 2
+    ) -> bool:
+        """Return when *condition* is true, or false after *seconds* or that many stops."""
+        end = time.monotonic() + seconds
+        while not condition():
+            left = end - time.monotonic()
+            if self.stops >= stops or left <= 0:
+                return False
+            with suppress(queue.Empty):
+                self.stops += self.notes.get(timeout=None if left == inf else left)
+        return True
+
+    def start(self, name: str, work: Callable[[], None]) -> threading.Thread:
+        thread = threading.Thread(target=self.guarded, args=(name, work), name=name, daemon=True)
+        thread.start()
+        return thread
+
+    def guarded(self, name: str, work: Callable[[], None]) -> None:
+        """Do *work*; should it ever fail, the worker stops and its supervisor starts another."""
+        try:
+            work()
+        except BaseException:
+            logger.exception("the worker's %s failed", name)
+            self.failed = True
+            self.stop()
+        finally:
+            connections.close_all()
+            if name == "claimer":  # asked in place of is_alive(), still true when the note is read
+                self.claiming = False
+            self.notes.put(False)
+
+    def refuse_inside_transaction(self) -> None:
+        using = self.queues[0].using
+        if connections[using].in_atomic_block:
+            raise transaction.TransactionManagementError(
+                "a worker can't run inside a transaction: its threads would not see the tasks. In "
+                "a TestCase use django_leasequeue.testing.run_tasks(), or a TransactionTestCase"
+            )
+
+    def out_of_threads(self) -> None:
+        logger.error("every thread is stuck in a task whose lease is over")
+        self.failed = True
+        self.stop()
+
+    # The claimer's thread
+
+    def claim_until_done(self) -> None:
+        """Claim, hand over, sleep; at the end give back what never started."""
+        session = Session()
+        failures = 0
+        while self.left and self.deliveries.wait_for_room():
+            try:
+                if not self.claim_or_sleep(session):
+                    break
+                failures = 0
+            except OUTAGE as error:
+                self.outage.met(error)
+                if self.drain:
+                    self.failed = True
+                    break
+                self.stopping.wait(pause(failures, OUTAGE_PAUSE_SECONDS_MAX))
+                failures += 1
+        self.give_back(self.deliveries.take_back())
+        self.sleeper.close()
+
+    def claim_or_sleep(self, session: Session) -> bool:
+        """Hand over what is visible, else wait for it; False where the queues are drained."""
+        seen = self.deliveries.changes
+        if self.claim():
+            return True
+        if self.drain:
+            in_hand = self.deliveries.in_hand()
+            if in_hand:
+                self.deliveries.wait_for_change(seen)  # what runs may enqueue, or be retried
+            return bool(in_hand)
+        session.tidy()
+        with self.sleeper:
+            # From here on a commit wakes us. One that came before told nobody: look again.
+            due = min(queue.seconds_until_due() for queue in self.queues)
+            if not self.claim() and not self.stopping.is_set():
+                self.sleeper.sleep(min(due, self.poll_interval))
+        return True
+
+    def claim(self) -> int:
+        """Lease what can start at once, the first queue's tasks first; how many there were."""
+        claimed = 0
+        for source in self.queues:
+            limit = min(self.deliveries.room(), self.left)
+            if limit < 1 or self.stopping.is_set():
+                break
+            sent_at = time.monotonic()
+            leases = source.claim(worker=self.name, limit=int(limit))
+            new = [Delivery(queue=source, lease=lease, sent_at=sent_at) for lease in leases]
+            self.deliveries.add(new)
+            self.heartbeats.notice(new)
+            claimed += len(new)
+            self.left -= len(new)
+        self.outage.over()
+        return claimed
+
+    def give_back(self, unstarted: Sequence[Delivery]) -> None:
+        """Release leases that no task has started on; their attempts aren't counted."""
+        for delivery in unstarted:
+            delivery.being_recorded()
+        for source in self.queues:
+            leases = [each.lease for each in unstarted if each.queue is source]
+            try:
+                if leases:
+                    source.release_many(leases)
+            except OUTAGE as error:
+                self.outage.met(error)  # they lapse
+
+    # The runners' threads
+
+    def run_tasks(self) -> None:
+        """Run one task after the other, as long as the worker hands them out."""
+        session = Session()
+        while delivery := self.deliveries.take():
+            outcome = self.run_task(delivery)
+            session.tidy()
+            self.deliveries.end(delivery)
+            self.finisher.report(outcome)
+
+    def run_task(self, delivery: Delivery) -> Outcome:
+        if delivery.seconds_left() > 0:
+            return self.runner.run(delivery)
+        delivery.lost = delivery.lost or LostReason.LAPSED
+        return Outcome(delivery=delivery, seconds=0.0)

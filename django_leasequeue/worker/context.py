@@ -1,0 +1,107 @@
+"""What a running task can ask about its own lease."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from django_leasequeue.errors import TaskTimeout
+
+from .deliveries import Delivery
+
+if TYPE_CHECKING:
+    from .heartbeats import Heartbeats
+
+
+class CurrentLease:
+    """The lease of the running task.
+
+    Its calls run on a connection of the worker's own: they are neither delayed nor undone by the
+    task's transaction.
+    """
+
+    def __init__(self, delivery: Delivery, heartbeats: Heartbeats) -> None:
+        self.delivery = delivery
+        self.heartbeats = heartbeats
+        self.before = delivery.lease.details
+
+    @property
+    def token(self) -> int:
+        """The fencing token: larger than that of any earlier delivery of this task."""
+        return self.delivery.lease.token
+
+    @property
+    def attempt(self) -> int:
+        """The number of this delivery, from 1."""
+        return self.delivery.lease.attempt
+
+    @property
+    def deadline(self) -> datetime:
+        """When the lease ends unless it is renewed again, on the database's clock."""
+        return self.delivery.lease.deadline
+
+    @property
+    def details(self) -> Any:
+        """What the attempt before left by its last heartbeat; None where it left nothing."""
+        return self.before
+
+    def heartbeat(self, details: Any = None) -> None:
+        """Renew the lease now, and leave *details* for the attempt that may follow.
+
+        The worker renews by itself: call this to leave details.
+
+        Args:
+            details: JSON, at most 64 KiB.
+
+        Raises:
+            LeaseLostError: the lease isn't live: stop, another worker may have the task.
+            TaskTimeout: the task has run longer than it may.
+            InvalidTaskError: *details* can't be stored.
+            QueueUnavailableError: the database can't be reached.
+        """
+        self.stop_if_timed_out()
+        self.heartbeats.ask(partial(self.heartbeats.beat, self.delivery, details))
+
+    def check(self) -> None:
+        """Ask whether the lease is live.
+
+        Raises:
+            LeaseLostError: it isn't: stop, another worker may have the task.
+            TaskTimeout: the task has run longer than it may.
+            QueueUnavailableError: the database can't be reached.
+        """
+        self.stop_if_timed_out()
+        self.heartbeats.ask(lambda: self.delivery.queue.check(self.delivery.lease))
+
+    def stop_if_timed_out(self) -> None:
+        if self.delivery.timed_out():
+            raise TaskTimeout("the task has run longer than its timeout")
+
+
+current: ContextVar[CurrentLease] = ContextVar("leasequeue_current_lease")
+
+
+def current_lease() -> CurrentLease:
+    """The lease of the task that is running here.
+
+    Raises:
+        LookupError: no worker is running a task here.
+    """
+    try:
+        return current.get()
+    except LookupError:
+        raise LookupError("current_lease() is for tasks that a worker runs") from None
+
+
+@contextmanager
+def running(lease: CurrentLease) -> Iterator[None]:
+    """Make *lease* the current one."""
+    token = current.set(lease)
+    try:
+        yield
+    finally:
+        current.reset(token)

@@ -1,0 +1,172 @@
+"""The leases in a worker's hands: waiting for a thread, running, or waiting to be recorded."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from math import inf
+from typing import Final
+
+from django_leasequeue.errors import LostReason
+from django_leasequeue.lease import Lease
+from django_leasequeue.queue import Queue
+
+RETRY_SECONDS_MIN: Final = 0.1
+
+
+@dataclass(eq=False, kw_only=True, slots=True)
+class Delivery:
+    """One lease that this worker holds. Instants are the process's monotonic clock.
+
+    ``sent_at`` is when the call was sent that brought ``lease``: what is left of the lease is
+    judged from there, since the answer may have been under way for long.
+    """
+
+    queue: Queue
+    lease: Lease
+    sent_at: float
+    started_at: float | None = None
+    times_out_at: float = inf
+    beat_at: float = inf  # when a heartbeat is due; never for what isn't to be renewed
+    lost: LostReason | None = None
+    ended: bool = False  # being recorded: no heartbeat may meet the finish
+    calling: threading.Lock = field(default_factory=threading.Lock)  # a heartbeat is under way
+    visibility: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.visibility = self.lease.seconds_left
+        self.beat_at = self.sent_at + self.visibility / 3
+
+    def seconds_left(self) -> float:
+        """How much longer the lease lasts, at least."""
+        return self.lease.seconds_left - (time.monotonic() - self.sent_at)
+
+    def seconds_run(self) -> float:
+        """How long the task has been running; 0 where it hasn't started."""
+        return time.monotonic() - self.started_at if self.started_at else 0.0
+
+    def timed_out(self) -> bool:
+        return time.monotonic() >= self.times_out_at
+
+    def renewed(self, lease: Lease, sent_at: float) -> None:
+        """Take over what a heartbeat sent at *sent_at* brought."""
+        self.lease, self.sent_at = lease, sent_at
+        capped = lease.deadline >= lease.leased_at + lease.max_lease
+        self.beat_at = inf if capped else sent_at + self.visibility / 3
+
+    def not_renewed(self) -> None:
+        """Try again soon: the closer the deadline, the sooner."""
+        pause = min(self.visibility, self.seconds_left()) / 3
+        self.beat_at = time.monotonic() + max(pause, RETRY_SECONDS_MIN)
+
+    def renew_no_more(self) -> None:
+        self.beat_at = inf
+
+    def being_recorded(self) -> None:
+        """No heartbeat from here on; one that is under way is waited for."""
+        with self.calling:
+            self.ended = True
+
+    def stuck(self) -> bool:
+        """Whether its task still runs though the lease was given up, by time-out or cap."""
+        return self.beat_at == inf and not self.ended and self.seconds_left() <= 0
+
+
+class Deliveries:
+    """All leases in the worker's hands, for its threads to share.
+
+    Args:
+        threads: how many tasks may run at a time.
+        emptied: called, from any thread, whenever nothing is in hand any more.
+    """
+
+    def __init__(self, threads: int, emptied: Callable[[], None]) -> None:
+        self.threads = threads
+        self.emptied = emptied
+        self.lock = threading.Lock()
+        self.work = threading.Condition(self.lock)
+        self.change = threading.Condition(self.lock)
+        self.waiting: deque[Delivery] = deque()
+        self.running: set[Delivery] = set()
+        self.finishing: set[Delivery] = set()
+        self.changes = 0
+        self.closed = False
+
+    def room(self) -> int:
+        """How many more leases can start at once."""
+        return self.threads - len(self.running) - len(self.waiting)
+
+    def wait_for_room(self) -> bool:
+        """Return when a thread is free; False where nothing is to start any more."""
+        with self.lock:
+            self.change.wait_for(lambda: self.closed or self.room() > 0)
+            return not self.closed
+
+    def wait_for_change(self, seen: int) -> None:
+        """Return when something has ended, or was recorded, since ``changes`` was *seen*."""
+        with self.lock:
+            self.change.wait_for(lambda: self.closed or self.changes != seen)
+
+    def add(self, claimed: Iterable[Delivery]) -> None:
+        with self.lock:
+            self.waiting.extend(claimed)
+            self.work.notify_all()
+
+    def take(self) -> Delivery | None:
+        """The next delivery to start, waited for; None where nothing is to start any more."""
+        with self.lock:
+            self.work.wait_for(lambda: self.closed or bool(self.waiting))
+            if self.closed:
+                return None
+            delivery = self.waiting.popleft()
+            delivery.started_at = time.monotonic()
+            self.running.add(delivery)
+            self.change.notify_all()
+            return delivery
+
+    def end(self, delivery: Delivery) -> None:
+        """Its task has returned: the thread is free, the outcome is yet to be recorded."""
+        with self.lock:
+            self.running.discard(delivery)
+            self.finishing.add(delivery)
+            self.changed()
+
+    def drop(self, deliveries: Iterable[Delivery]) -> None:
+        """Recorded, given back or lost: no longer in our hands."""
+        with self.lock:
+            self.finishing.difference_update(deliveries)
+            self.changed()
+
+    def changed(self) -> None:
+        self.changes += 1
+        self.change.notify_all()
+        if not (self.waiting or self.running or self.finishing):
+            self.emptied()
+
+    def close(self) -> None:
+        """From here on nothing starts."""
+        with self.lock:
+            self.closed = True
+            self.work.notify_all()
+            self.change.notify_all()
+
+    def take_back(self) -> list[Delivery]:
+        """Wait until all that was claimed has started, or never will: that comes back."""
+        with self.lock:
+            self.change.wait_for(lambda: self.closed or not self.waiting)
+            unstarted = list(self.waiting)
+            self.waiting.clear()
+            return unstarted
+
+    def in_hand(self) -> list[Delivery]:
+        with self.lock:
+            return [*self.waiting, *self.running, *self.finishing]
+
+    def all_stuck(self) -> bool:
+        """Whether no thread is left that could take another task, now or later."""
+        with self.lock:
+            stuck = sum(delivery.stuck() for delivery in self.running)
+            return stuck == self.threads

@@ -1,0 +1,209 @@
+"""Reporting how attempts ended: many at a time when many end, at once when one does."""
+
+from __future__ import annotations
+
+import json
+import logging
+import queue
+import time
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Final
+
+from django.db import OperationalError
+
+from django_leasequeue.backend import LeaseQueueBackend, finished_result
+from django_leasequeue.compat import TaskResult, task_finished
+from django_leasequeue.errors import LeaseLostError, LostReason, QueueUnavailableError
+from django_leasequeue.failure import error_facts, type_path
+from django_leasequeue.queue import DISPOSITIONS, Queue
+from django_leasequeue.records import Disposition
+from django_leasequeue.validation import result_text
+
+from .deliveries import Deliveries
+from .outage import Outage, pause
+from .runner import Outcome
+from .sessions import Session
+
+BATCH_MAX: Final = 200
+PAUSE_SECONDS_MAX: Final = 1.0
+UNSTORABLE: Final = "[the result could not be stored]"
+ACKED: Final = "acked"
+RELEASED: Final = "released"
+WORDS: Final = {
+    Disposition.RETRYING: "retried",
+    Disposition.DEAD_LETTERED: "dead",
+    Disposition.DROPPED: "dropped",
+}
+FINAL: Final = {ACKED, "dead", "dropped"}
+LEVELS: Final = {ACKED: logging.INFO, "dead": logging.ERROR}
+
+logger = logging.getLogger("django_leasequeue")
+
+
+class Finisher:
+    """Records outcomes on a thread and a database connection of its own.
+
+    A database that can't be reached is tried again until the lease is over. Nothing that goes
+    wrong with one outcome keeps the others from being recorded.
+    """
+
+    def __init__(self, backend: LeaseQueueBackend, deliveries: Deliveries, outage: Outage) -> None:
+        self.backend = backend
+        self.deliveries = deliveries
+        self.outage = outage
+        self.outcomes: queue.SimpleQueue[Outcome | None] = queue.SimpleQueue()
+
+    def report(self, outcome: Outcome) -> None:
+        """Hand in how an attempt ended."""
+        self.outcomes.put(outcome)
+
+    def stop(self) -> None:
+        """Record what was handed in, then end."""
+        self.outcomes.put(None)
+
+    def run(self) -> None:
+        """Until ``stop``: record what has been handed in since the last time."""
+        session = Session()
+        while batch := self.next_batch():
+            self.record(batch)
+            if self.outcomes.empty():
+                session.tidy()
+
+    def next_batch(self) -> list[Outcome]:
+        """All that waits to be recorded, at least one; empty at the end."""
+        # No need to wait for more: while one batch is being recorded the next one gathers.
+        batch: list[Outcome] = []
+        while not batch or not (self.outcomes.empty() or len(batch) == BATCH_MAX):
+            outcome = self.outcomes.get()
+            if outcome is None:
+                if batch:
+                    self.stop()  # once more, when these are recorded
+                break
+            batch.append(outcome)
+        return batch
+
+    def record(self, batch: Sequence[Outcome]) -> None:
+        deliveries = [outcome.delivery for outcome in batch]
+        for delivery in deliveries:
+            delivery.being_recorded()
+        try:
+            for target in dict.fromkeys(delivery.queue for delivery in deliveries):
+                self.record_in(target, [each for each in batch if each.delivery.queue is target])
+        finally:
+            self.deliveries.drop(deliveries)
+
+    def record_in(self, target: Queue, batch: Sequence[Outcome]) -> None:
+        done = []
+        for outcome in batch:
+            if outcome.delivery.lost:
+                say_lost(outcome, outcome.delivery.lost)
+            elif outcome.error is None:
+                done.append(outcome)
+            else:
+                self.insist(target, outcome)
+        if done:
+            self.complete(target, done)
+
+    def complete(self, target: Queue, done: Sequence[Outcome]) -> None:
+        """Acknowledge all in one go; where that fails, one by one."""
+        try:
+            refused = target.complete_many((each.delivery.lease, each.result) for each in done)
+            lost = {lease.token: target.refused(lease).reason for lease in refused}
+        except Exception as error:  # noqa: BLE001  which of them it was shows one by one
+            self.outage.met(error)
+            for outcome in done:
+                self.insist(target, outcome, repeated=True)
+            return
+        for outcome in done:
+            if reason := lost.get(outcome.delivery.lease.token):
+                say_lost(outcome, reason)
+            else:
+                self.recorded(outcome, ACKED)
+
+    def insist(self, target: Queue, outcome: Outcome, *, repeated: bool = False) -> None:
+        """Record one outcome, trying until its lease is over."""
+        failures, plain = 0, False
+        while True:
+            try:
+                word = self.try_once(target, outcome, repeated=repeated, plain=plain)
+            except LeaseLostError as error:
+                say_lost(outcome, error.reason)
+                return
+            except (QueueUnavailableError, OperationalError) as error:
+                self.outage.met(error)
+            except Exception:
+                logger.exception("an outcome can't be recorded; trying without its text")
+                plain = True
+            else:
+                self.outage.over()
+                self.recorded(outcome, word)
+                return
+            if outcome.delivery.seconds_left() <= 0:
+                say_lost(outcome, LostReason.LAPSED)
+                return
+            time.sleep(pause(failures, PAUSE_SECONDS_MAX))
+            failures, repeated = failures + 1, True
+
+    def try_once(self, target: Queue, outcome: Outcome, *, repeated: bool, plain: bool) -> str:
+        """Record *outcome* and say as what.
+
+        Args:
+            repeated: an earlier call may have worked though its answer was lost.
+            plain: leave out result and error: storing them failed.
+        """
+        lease, error = outcome.delivery.lease, outcome.error
+        done_already = repeated and target.store.lost_reason(lease) is LostReason.FINISHED
+        if outcome.task_result is None:
+            if not done_already:
+                target.release(lease)
+            return RELEASED
+        if error is None:
+            if not done_already:
+                target.complete(lease, result=UNSTORABLE if plain else outcome.result)
+            return ACKED
+        told = f"{type_path(error)}: its text can't be stored" if plain else error
+        retryable, retry_after = outcome.retryable, outcome.retry_after
+        if done_already:
+            failure = target.failure(lease, told, retryable=retryable, retry_after=retry_after)
+            return WORDS[DISPOSITIONS[failure.kind]]
+        return WORDS[target.fail(lease, told, retryable=retryable, retry_after=retry_after)]
+
+    def recorded(self, outcome: Outcome, word: str) -> None:
+        """Tell the log, and Django's receivers where the task has come to its end."""
+        say(word, outcome)
+        if word in FINAL and outcome.task_result:
+            self.send_finished(outcome, outcome.task_result)
+
+    def send_finished(self, outcome: Outcome, task_result: TaskResult[..., Any]) -> None:
+        """Send Django's signal as its own backends do: where an exception is being handled."""
+        error, lease = outcome.error, outcome.delivery.lease
+        size = outcome.delivery.queue.options.payload_bytes_max
+        result = finished_result(
+            task_result,
+            at=lease.leased_at + timedelta(seconds=outcome.seconds),
+            return_value=json.loads(result_text(outcome.result, bytes_max=size)),
+            error=error,
+        )
+        try:
+            if error is not None:
+                raise error
+            task_finished.send_robust(type(self.backend), task_result=result)
+        except BaseException:  # noqa: BLE001
+            task_finished.send_robust(type(self.backend), task_result=result)
+
+
+def say(word: str, outcome: Outcome, why: str = "") -> None:
+    """One line per outcome, always in the same order."""
+    lease = outcome.delivery.lease
+    if outcome.error is not None:
+        why += f" error={error_facts(outcome.error)['summary']}"
+    logger.log(
+        LEVELS.get(word, logging.WARNING),
+        "%s queue=%s id=%s attempt=%d token=%d in=%.3fs%s",
+        *(word, lease.queue, lease.id, lease.attempt, lease.token, outcome.seconds, why),
+    )
+
+
+def say_lost(outcome: Outcome, reason: LostReason) -> None:
+    say("lost", outcome, f" reason={reason}")

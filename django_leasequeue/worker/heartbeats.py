@@ -1,0 +1,134 @@
+"""Renewing the leases in danger, on a thread and a database connection of their own.
+
+The tasks' threads may be busy, their connections in a transaction or broken; a lease must not
+depend on the work it certifies. A task that is done within a third of its visibility never
+causes a heartbeat.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from contextlib import suppress
+from math import inf
+from typing import Any, Final, TypeVar
+
+from django_leasequeue.errors import LeaseLostError
+
+from .deliveries import Deliveries, Delivery
+from .outage import OUTAGE, Outage
+from .sessions import Session
+
+T = TypeVar("T")
+Request = Callable[[], object]
+WAIT_SECONDS_MAX: Final = 3600.0  # a lock's wait has a limit in the platform's integers
+
+logger = logging.getLogger("django_leasequeue")
+
+
+class Heartbeats:
+    """Renews the leases in *deliveries*, and makes the calls of running tasks.
+
+    Args:
+        out_of_threads: called when every thread is stuck in a task whose lease was given up.
+    """
+
+    def __init__(
+        self, deliveries: Deliveries, outage: Outage, out_of_threads: Callable[[], None]
+    ) -> None:
+        self.deliveries = deliveries
+        self.outage = outage
+        self.out_of_threads = out_of_threads
+        self.requests: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
+        self.planned_at = inf
+        self.stopped = False
+
+    def run(self) -> None:
+        """Until ``stop``: wait for a call to make or a lease to renew."""
+        session = Session()
+        while not self.stopped:
+            if request := self.wait():
+                request()
+            for delivery in self.due():
+                self.renew(delivery)
+            if self.deliveries.all_stuck():
+                self.out_of_threads()
+            session.tidy()
+
+    def stop(self) -> None:
+        self.stopped = True
+        self.requests.put(None)
+
+    def notice(self, claimed: Iterable[Delivery]) -> None:
+        """Leases have come in: wake up where one is due earlier than planned."""
+        if min((delivery.beat_at for delivery in claimed), default=inf) < self.planned_at:
+            self.requests.put(None)
+
+    def ask(self, call: Callable[[], T]) -> T:
+        """The answer of *call*, made on the heartbeats' connection."""
+        answer: Future[T] = Future()
+
+        def request() -> None:
+            try:
+                answer.set_result(call())
+            except Exception as error:  # noqa: BLE001  it is the asking task's
+                answer.set_exception(error)
+
+        self.requests.put(request)
+        return answer.result()
+
+    def wait(self) -> Request | None:
+        """A call to make; None when a lease is due, or may be."""
+        self.planned_at = inf  # until the plan is made, whatever comes in wakes us
+        self.planned_at = planned_at = min(
+            (self.next_look(delivery) for delivery in self.deliveries.in_hand()), default=inf
+        )
+        seconds = min(max(planned_at - time.monotonic(), 0.0), WAIT_SECONDS_MAX)
+        with suppress(queue.Empty):
+            return self.requests.get(timeout=seconds)
+        return None
+
+    def next_look(self, delivery: Delivery) -> float:
+        """When it is worth looking at *delivery*: a heartbeat is due, or it may be stuck."""
+        if delivery.beat_at < inf:
+            return delivery.beat_at
+        left = delivery.seconds_left()
+        return time.monotonic() + left if left > 0 else inf
+
+    def due(self) -> list[Delivery]:
+        now = time.monotonic()
+        return [each for each in self.deliveries.in_hand() if each.beat_at <= now]
+
+    def renew(self, delivery: Delivery) -> None:
+        if delivery.timed_out():
+            delivery.renew_no_more()
+            return
+        try:
+            self.beat(delivery)
+        except LeaseLostError as error:
+            logger.warning("lease lost while its task runs: %s", error)
+        except OUTAGE as error:
+            self.outage.met(error)
+            delivery.not_renewed()
+        else:
+            self.outage.over()
+
+    def beat(self, delivery: Delivery, details: Any = None) -> None:
+        """Send one heartbeat, unless the outcome is being recorded."""
+        with delivery.calling:
+            if delivery.ended:
+                return
+            sent_at = time.monotonic()
+            try:
+                lease = delivery.queue.heartbeat(delivery.lease, details=details)
+            except LeaseLostError as error:
+                delivery.lost = error.reason
+                delivery.renew_no_more()
+                raise
+            if lease.renewed:
+                delivery.renewed(lease, sent_at)
+            else:
+                delivery.not_renewed()  # its own transaction holds the row

@@ -1,0 +1,124 @@
+"""One attempt: find the task's function, call it, say how it ended. Records nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from inspect import iscoroutinefunction
+from typing import Any
+
+from asgiref.sync import async_to_sync
+
+from django_leasequeue.backend import LeaseQueueBackend
+from django_leasequeue.compat import TaskContext, TaskResult, task_started
+from django_leasequeue.errors import TaskNotAllowedError, TaskNotFoundError, TaskTimeout
+from django_leasequeue.tasks import LeaseTask, failure_of, resolve
+
+from .context import CurrentLease, running
+from .deliveries import Delivery
+from .heartbeats import Heartbeats
+from .outage import OUTAGE
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcome:
+    """How an attempt ended; ``error`` is None where it succeeded.
+
+    ``task_result`` is None where the task's code was never reached: the lease is given back.
+    """
+
+    delivery: Delivery
+    seconds: float
+    result: Any = None
+    error: BaseException | None = None
+    retryable: bool = True
+    retry_after: float | None = None
+    task_result: TaskResult[..., Any] | None = None
+
+
+class Runner:
+    """Runs tasks in the thread that calls it.
+
+    Args:
+        interrupted: called when a task raised KeyboardInterrupt: the worker is to stop.
+    """
+
+    def __init__(
+        self,
+        backend: LeaseQueueBackend,
+        heartbeats: Heartbeats,
+        interrupted: Callable[[], None],
+    ) -> None:
+        self.backend = backend
+        self.heartbeats = heartbeats
+        self.interrupted = interrupted
+
+    def run(self, delivery: Delivery) -> Outcome:
+        """The outcome of the attempt. Whatever the task raises is part of it."""
+        task: LeaseTask[..., Any] | None = None
+        missing: Exception = LookupError()
+        try:
+            task = resolve(delivery.lease.path, self.backend.lease_options)
+        except (TaskNotAllowedError, TaskNotFoundError) as error:
+            missing = error
+        try:
+            task_result = self.backend.running_result(delivery.lease, task)
+        except OUTAGE as outage:
+            return Outcome(delivery=delivery, seconds=0.0, error=outage)
+        try:
+            if task is None:
+                raise missing
+            with running(CurrentLease(delivery, self.heartbeats)):
+                task_started.send_robust(type(self.backend), task_result=task_result)
+                result = call(delivery, task, task_result)
+        except BaseException as error:  # noqa: BLE001  SystemExit in a task is its failure, too
+            if isinstance(error, KeyboardInterrupt):
+                self.interrupted()
+            return failed(delivery, error, task, task_result)
+        return Outcome(
+            delivery=delivery,
+            seconds=delivery.seconds_run(),
+            result=result,
+            task_result=task_result,
+        )
+
+
+def failed(
+    delivery: Delivery,
+    error: BaseException,
+    task: LeaseTask[..., Any] | None,
+    task_result: TaskResult[..., Any],
+) -> Outcome:
+    retryable, retry_after = failure_of(task, error, task_result)
+    return Outcome(
+        delivery=delivery,
+        seconds=delivery.seconds_run(),
+        error=error,
+        retryable=retryable,
+        retry_after=retry_after,
+        task_result=task_result,
+    )
+
+
+def call(delivery: Delivery, task: LeaseTask[..., Any], task_result: TaskResult[..., Any]) -> Any:
+    """What the task's function returns."""
+    context = [TaskContext(task_result=task_result)] if task.takes_context else []
+    args = [*context, *task_result.args]
+    if task.timeout is not None:
+        delivery.times_out_at = time.monotonic() + task.timeout
+        if iscoroutinefunction(task.func):
+            return async_to_sync(limited)(task, args, task_result.kwargs)
+    return task.call(*args, **task_result.kwargs)
+
+
+async def limited(task: LeaseTask[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """The coroutine's answer; it is cancelled where it takes too long."""
+    try:
+        async with asyncio.timeout(task.timeout) as limit:
+            return await task.func(*args, **kwargs)
+    except TimeoutError:
+        if not limit.expired():
+            raise  # the task's own
+        raise TaskTimeout(f"cancelled after {task.timeout:g} seconds") from None

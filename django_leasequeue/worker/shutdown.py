@@ -1,0 +1,41 @@
+"""Signals that end a worker, and the end of its process."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+
+@contextmanager
+def stop_on_signals(stop: Callable[[], None]) -> Iterator[None]:
+    """Call *stop* on each SIGTERM and SIGINT; outside the main thread signals are others' matter.
+
+    *stop* may run between any two steps of the main thread: it may take no lock and raise nothing.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def handle(*_: Any) -> None:
+        stop()
+
+    former = {signum: signal.signal(signum, handle) for signum in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for signum, handler in former.items():
+            signal.signal(signum, handler)
+
+
+def leave(status: int) -> NoReturn:
+    """End the process now: threads that still run task code would keep it alive."""
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)

@@ -70,13 +70,19 @@ class ListeningSleeper(Sleeper):
         if self.has_come_back():
             return  # what was enqueued meanwhile notified nobody: worth a look at once
         listening = [self.session.fileno()] if self.session is not None else []
-        ready, _, _ = select.select([self.bell, *listening], [], [], min(seconds, PROBE_SECONDS))
+        ready, _, _ = select.select([self.bell, *listening], [], [], min(seconds, self.patience()))
         if self.bell in ready:
             with contextlib.suppress(BlockingIOError):
                 os.read(self.bell, 4096)
         if self.session is not None:
             with self.mending():
                 self.hear(bool(ready))
+
+    def patience(self) -> float:
+        """Seconds until the session needs us: to be probed, or to be opened again."""
+        if self.session is None and not self.deaf:
+            return max(self.retry_at - time.monotonic(), 0.0)
+        return PROBE_SECONDS
 
     def has_come_back(self) -> bool:
         """Whether the lost session could be opened again just now."""

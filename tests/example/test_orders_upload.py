@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+from io import StringIO
 from pathlib import Path
 
 import pytest
 from django.core.files.base import ContentFile
+from django.core.management import call_command
 
 from django_leasequeue.models import Task
+from example_project.orders.checking import OrderError, check_order
 from example_project.orders.models import Order, OrderLine, Upload
-from example_project.orders.sample.build import SAMPLE, write
+from example_project.orders.sample.build import FAULTS, SAMPLE, write
 from example_project.orders.uploads import UploadError, read_upload, receive
 
 from .conftest import ACsv
@@ -119,3 +122,21 @@ def test_the_bundled_upload_is_what_its_builder_writes(tmp_path: Path) -> None:
     write(tmp_path / "upload.csv")
 
     assert (tmp_path / "upload.csv").read_bytes() == (SAMPLE / "upload.csv").read_bytes()
+
+
+@pytest.mark.django_db
+def test_the_sample_loads_once_and_nothing_is_wrong_in_it_but_its_faults() -> None:
+    call_command("load_sample", stdout=StringIO())
+    call_command("load_sample", stdout=StringIO())
+
+    assert Order.objects.count() == Task.objects.count() == 830
+    wrong = {order.number for order in Order.objects.all()[:60] if complaints(order)}
+    assert wrong == {number for number, _, column, _ in FAULTS if column != "email"}
+
+
+def complaints(order: Order) -> str:
+    try:
+        check_order(order)
+    except OrderError as error:
+        return str(error)
+    return ""

@@ -8,14 +8,14 @@ import queue
 import time
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
 from django.db import OperationalError
 
 from django_leasequeue.backend import LeaseQueueBackend, finished_result
 from django_leasequeue.compat import TaskResult, task_finished
 from django_leasequeue.errors import LeaseLostError, LostReason, QueueUnavailableError
-from django_leasequeue.failure import error_facts, type_path
+from django_leasequeue.failure import printed, summary, type_path
 from django_leasequeue.queue import DISPOSITIONS, Queue
 from django_leasequeue.records import Disposition
 from django_leasequeue.validation import result_text
@@ -197,7 +197,7 @@ def say(word: str, outcome: Outcome, why: str = "") -> None:
     """One line per outcome, always in the same order."""
     lease = outcome.delivery.lease
     if outcome.error is not None:
-        why += f" error={error_facts(outcome.error)['summary']}"
+        why += f" error={summary(type_path(outcome.error), printed(outcome.error)[:1000])}"
     logger.log(
         LEVELS.get(word, logging.WARNING),
         "%s queue=%s id=%s attempt=%d token=%d in=%.3fs%s",

@@ -3,15 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+import threading
+import time
 from functools import partial
+from pathlib import Path
+from typing import Any
+
+from django.contrib.auth.models import Group
+from django.db import IntegrityError, connections, transaction
 
 from django_leasequeue.tasks import task
+from django_leasequeue.worker import current_lease
 
-task = partial(task, backend="worker on default", queue_name="work")
+task = partial(task, backend="worker on default", queue_name="work")  # type: ignore[assignment]
+
+runs: list[Any] = []  # what ran, for tests whose worker is a thread of their own
+gate = threading.Event()  # closed until a test opens it
+
+
+def place() -> str:
+    """The database of the queue that this task came from."""
+    return current_lease().delivery.queue.using
 
 
 @task()
 def add(a: int, b: int) -> int:
+    runs.append((a, b))
     return a + b
 
 
@@ -21,6 +40,146 @@ async def add_later(a: int, b: int) -> int:
     return a + b
 
 
-@task(max_attempts=2, backoff=lambda error, result: 0.0)
+@task()
 def fail(message: str) -> None:
     raise ValueError(message)
+
+
+@task()
+def leave() -> None:
+    raise SystemExit(3)
+
+
+@task()
+def wait_at_the_gate() -> bool:
+    runs.append("at the gate")
+    return gate.wait(20)
+
+
+@task(visibility=0.9)
+def take_long(seconds: float) -> int:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        time.sleep(0.01)
+    return current_lease().attempt
+
+
+@task(visibility=30)
+def leave_details() -> Any:
+    lease = current_lease()
+    if lease.attempt > 1:
+        return [lease.details, lease.token]
+    with transaction.atomic(using=place()):
+        lease.heartbeat({"page": 7})
+        raise ValueError("half-way")
+
+
+@task()
+def check_until_refused() -> None:
+    runs.append("running")
+    gate.wait(20)
+    current_lease().check()
+
+
+@task(timeout=0.2, max_attempts=1)
+async def sleep_too_long() -> None:
+    try:
+        await asyncio.sleep(20)
+    except asyncio.CancelledError:
+        runs.append("cancelled")
+        raise
+
+
+@task(timeout=0.2, max_attempts=1)
+def check_too_late() -> None:
+    while True:
+        time.sleep(0.02)
+        current_lease().check()
+
+
+@task(visibility=0.6, timeout=0.1)
+def never_check() -> None:
+    gate.wait(20)
+
+
+@task(max_attempts=2)
+def raise_twenty_megabytes(kind: str) -> None:
+    if kind == "long":
+        raise ValueError("x" * 20_000_000)
+    if kind == "deep":
+        raise_twenty_megabytes.func(kind)
+    raise chain(50)
+
+
+def chain(links: int) -> Exception:
+    try:
+        if links:
+            raise chain(links - 1)
+    except Exception as error:
+        try:
+            raise ValueError(links) from error
+        except ValueError as longer:
+            return longer
+    return ValueError(0)
+
+
+@task()
+def return_unstorable(kind: str) -> Any:
+    Group.objects.using(place()).create(name=kind)
+    nested: list[Any] = []
+    for _ in range(10_000):
+        nested = [nested]
+    values = {"object": object(), "set": {1}, "large": ["x" * 1000] * 5000, "deep": nested}
+    return values[kind]
+
+
+@task(max_attempts=1)
+def poison(how: str) -> None:
+    connection = connections[place()]
+    if how == "atomic":
+        with transaction.atomic(using=connection.alias):
+            Group.objects.using(connection.alias).create(name="twice")
+            try:
+                Group.objects.using(connection.alias).create(name="twice")
+            except IntegrityError:
+                pass
+            raise ValueError("its own error")
+    if how == "open atomic":
+        transaction.atomic(using=connection.alias).__enter__()
+    elif how == "autocommit":
+        connection.set_autocommit(False)
+        Group.objects.using(connection.alias).create(name="left behind")
+    elif how == "broken":
+        connection.connection.close()
+    else:
+        with connection.cursor() as cursor:
+            cursor.execute(how)
+    raise ValueError("its own error")
+
+
+@task()
+def count_groups() -> int:
+    return Group.objects.using(place()).count()
+
+
+@task()
+async def count_groups_later() -> int:
+    return await Group.objects.using(place()).acount()
+
+
+@task()
+def touch(path: str) -> None:
+    with Path(path).open("a") as file:
+        file.write(f"{os.getpid()}\n")
+
+
+@task(visibility=1, max_attempts=3)
+def kill_the_worker(path: str) -> None:
+    touch.func(path)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@task(visibility=1.5, max_attempts=5)
+def sleep_for(seconds: float, path: str) -> None:
+    touch.func(path)
+    time.sleep(seconds)

@@ -1,0 +1,135 @@
+"""Workers over both databases: as threads of the test, and as processes that take signals."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.db import connections
+
+from django_leasequeue.compat import task_backends
+from django_leasequeue.models import TaskTransition
+from django_leasequeue.queue import Queue
+from django_leasequeue.worker import Worker
+from tests.waiting import in_thread, wait_for
+
+from . import tasks
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+@pytest.fixture(autouse=True)
+def fresh_tasks(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """Nothing has run, the gate is closed; at the end it opens for whoever still waits."""
+    tasks.runs.clear()
+    tasks.gate.clear()
+    caplog.set_level(logging.INFO, logger="django_leasequeue")
+    yield
+    tasks.gate.set()
+
+
+class Site:
+    """A queue ``work`` in one database, and who works on it."""
+
+    def __init__(self, using: str) -> None:
+        self.using = using
+        self.alias = f"worker on {using}"
+        self.processes: list[subprocess.Popen[str]] = []
+        self.workers: list[tuple[Worker, Future[int]]] = []
+
+    @property
+    def queue(self) -> Queue:
+        return Queue("work", using=self.using)
+
+    def enqueue(self, task: Any, *args: Any, **using: Any) -> Any:
+        """Enqueue *task* here; ``refresh()`` its result to see what became of it."""
+        return task.using(backend=self.alias, **using).enqueue(*args)
+
+    def drain(self, **options: Any) -> None:
+        call_command("leasequeue_worker", backend=self.alias, drain=True, **options)
+
+    def kinds(self) -> list[str]:
+        """What the log says happened, in order."""
+        rows = TaskTransition.objects.using(self.using).order_by("id")
+        return [str(kind) for kind in rows.values_list("kind", flat=True)]
+
+    @contextmanager
+    def worker(self, **options: Any) -> Iterator[Worker]:
+        """A worker as a thread, stopped at the end."""
+        worker = Worker(task_backends[self.alias], ["urgent", "work"], **options)  # type: ignore[arg-type]
+        ended = in_thread(worker.run)
+        try:
+            yield worker
+        finally:
+            tasks.gate.set()
+            worker.stop()
+            assert ended.result(15) is not None
+
+    def start(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+        """A worker as a process. Its log goes to ``process.lines``."""
+        names = {alias: connections[alias].settings_dict["NAME"] for alias in connections}
+        process = subprocess.Popen(
+            [sys.executable, "-m", "django", "leasequeue_worker", "--backend", self.alias]
+            + list(arguments),
+            cwd=ROOT,
+            env=os.environ
+            | {"DJANGO_SETTINGS_MODULE": "tests.worker.site"}
+            | {"TEST_DATABASES": json.dumps(names, default=str)}
+            | environment,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.processes.append(process)
+        collect_lines(process)
+        return process
+
+    def close(self) -> None:
+        for process in self.processes:
+            process.kill()
+            process.wait()
+            process.reader.join(5)  # type: ignore[attr-defined]
+            process.stderr.close()  # type: ignore[union-attr]
+
+
+def collect_lines(process: Any) -> None:
+    process.lines = []
+
+    def read() -> None:
+        for line in process.stderr:
+            process.lines.append(line)
+
+    process.reader = threading.Thread(target=read, daemon=True)
+    process.reader.start()
+
+
+def has_said(process: Any, words: str) -> Callable[[], bool]:
+    return lambda: any(words in line for line in process.lines)
+
+
+@pytest.fixture(params=["default", "sqlite"], ids=["postgres", "sqlite"])
+def site(request: pytest.FixtureRequest, transactional_db: None) -> Iterator[Site]:
+    site = Site(request.param)
+    yield site
+    site.close()
+
+
+@pytest.fixture
+def postgres(transactional_db: None) -> Iterator[Site]:
+    """A site for what only a server's sessions can show, or is the same on both."""
+    site = Site("default")
+    yield site
+    site.close()
+
+
+__all__ = ["Site", "has_said", "wait_for"]

@@ -1,0 +1,134 @@
+"""How an attempt can end, and what is told of it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from django_leasequeue import signals
+from django_leasequeue.compat import TaskResultStatus, task_finished, task_started
+from tests.waiting import wait_for
+
+from . import tasks
+from .conftest import Site
+
+pytestmark = pytest.mark.django_db(databases=["default", "sqlite"], transaction=True)
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    ours = [record for record in caplog.records if record.name == "django_leasequeue"]
+    return [record.getMessage() for record in ours if " id=" in record.getMessage()]
+
+
+def test_tasks_sync_and_async_are_run_and_their_results_kept(site: Site) -> None:
+    results = [site.enqueue(tasks.add, 1, 2), site.enqueue(tasks.add_later, 3, 4)]
+
+    site.drain()
+
+    for result in results:
+        result.refresh()
+    assert [result.return_value for result in results] == [3, 7]
+
+
+def test_an_outcome_is_one_line_always_in_the_same_order(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    result = site.enqueue(tasks.add, 1, 2)
+
+    site.drain()
+
+    shape = rf"acked queue=work id={result.id} attempt=1 token=\d+ in=\d+\.\d\d\ds"
+    (line,) = lines(caplog)
+    assert re.fullmatch(shape, line)
+
+
+def test_a_failing_task_is_retried_and_then_dies(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    result = site.enqueue(tasks.fail, "no such mailbox")
+
+    site.drain()
+
+    result.refresh()
+    assert result.status == TaskResultStatus.FAILED
+    assert [line.split()[0] for line in lines(caplog)] == ["retried", "retried", "dead"]
+    assert lines(caplog)[0].endswith("error=ValueError: no such mailbox")
+
+
+def test_leaving_python_is_a_tasks_failure_and_no_workers_end(site: Site) -> None:
+    leaving, healthy = site.enqueue(tasks.leave), site.enqueue(tasks.add, 1, 2)
+
+    site.drain()
+
+    leaving.refresh()
+    healthy.refresh()
+    assert leaving.errors[0].exception_class is SystemExit
+    assert healthy.return_value == 3
+
+
+def test_a_retry_is_no_finish(site: Site) -> None:
+    told: list[Any] = []
+
+    def started(task_result: Any, **_: Any) -> None:
+        told.append(("started", task_result.status))
+
+    def finished(task_result: Any, **_: Any) -> None:
+        told.append(("finished", task_result.status))
+
+    task_started.connect(started)
+    task_finished.connect(finished)
+    site.enqueue(tasks.fail, "no")
+
+    site.drain()
+
+    running, failed = TaskResultStatus.RUNNING, TaskResultStatus.FAILED
+    assert told == [("started", running)] * 3 + [("finished", failed)]
+
+
+def test_a_receiver_that_raises_costs_nothing(site: Site) -> None:
+    def broken(**_: Any) -> None:
+        raise RuntimeError("receiver")
+
+    task_started.connect(broken)
+    task_finished.connect(broken)
+    result = site.enqueue(tasks.add, 1, 2)
+
+    site.drain()
+
+    result.refresh()
+    assert result.return_value == 3
+
+
+def test_a_task_of_no_function_dies_at_once(site: Site) -> None:
+    """A plain Queue user's task has no path: nothing here could run it."""
+    site.queue.enqueue({"user": 7}, id="plain")
+
+    site.drain()
+
+    (letter,) = site.queue.dead_letters()
+    assert (letter.id, letter.attempts) == ("plain", 1)
+
+
+def test_a_lost_lease_is_told_once_and_not_repeated(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    losses: list[Any] = []
+
+    def lost(reason: Any, **_: Any) -> None:
+        losses.append(str(reason))
+
+    signals.lease_lost.connect(lost)
+    result = site.enqueue(tasks.wait_at_the_gate)
+
+    with site.worker():
+        wait_for(lambda: tasks.runs == ["at the gate"])
+        site.queue.cancel(result.id)
+        tasks.gate.set()
+        wait_for(lambda: bool(lines(caplog)))
+
+    (line,) = lines(caplog)
+    assert line.startswith("lost queue=work")
+    assert line.endswith("reason=cancelled")
+    assert losses == ["cancelled"]

@@ -100,13 +100,12 @@ class MemoryStore(FoldingStore):
 
     def candidates(self, match: dict[str, Any]) -> Iterable[TaskRecord]:
         """The few tasks that a life or a name leaves to look at, else all."""
-        if isinstance(life := match.get("life"), UUID):
-            lives = {life}
-        elif life:
-            lives = life
+        lives: Iterable[UUID | None]
+        if "life" in match:
+            lives = match["life"] if isinstance(match["life"], set) else [match["life"]]
         elif unique := {"id", "live_key"} & match.keys():
             field = unique.pop()
-            lives = {self.names.get((field, match["queue"], match["tenant"], match[field]))}
+            lives = [self.names.get((field, match["queue"], match["tenant"], match[field]))]
         else:
             return list(self.tasks.values())
         return [self.tasks[life] for life in lives if life in self.tasks]

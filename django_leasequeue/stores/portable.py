@@ -17,7 +17,7 @@ from django.db import OperationalError, connections, transaction
 from django.db.models import Count, F, Min, Q, QuerySet
 
 from ..lease import Lease
-from ..models import Task, TaskTransition, Turn
+from ..models import Task, TaskTransition, Turn, dead_at
 from ..records import All, Depth
 from ..transitions import Kind, State, TaskRecord, Transition
 from .base import BATCH
@@ -92,14 +92,14 @@ class PortableStore(FoldingStore):
         return replace(transition, position=row.id, token=row.id)
 
     def project(self, before: TaskRecord | None, after: TaskRecord | None, now: datetime) -> None:
-        if after is None:
-            self.tasks.filter(seq=before.seq if before else None).delete()
-        elif before is None:
-            row = Task(**columns(after), lane=lane(after, now))
-            row.save_base(using=self.using, force_insert=True)
-        else:
+        if before and after:
             written = {name: getattr(after, name) for name in WRITTEN_ANEW}
             self.tasks.filter(seq=after.seq).update(**written, lane=lane(after, now))
+        elif after:
+            row = Task(**columns(after), lane=lane(after, now))
+            row.save_base(using=self.using, force_insert=True)
+        elif before:
+            self.tasks.filter(seq=before.seq).delete()
 
     def lock(self, *, wait: bool = True, **match: Any) -> list[TaskRecord]:
         rows = self.for_update(self.tasks.filter(**lookups(match)), wait=wait)
@@ -185,8 +185,7 @@ class PortableStore(FoldingStore):
     def dead(
         self, queue: str, *, tenant: str | All, after: int = 0, limit: int = BATCH
     ) -> list[TaskRecord]:
-        letters = Task.objects.using(self.using).dead(self.now())
-        letters = letters.filter(queue=queue, seq__gt=after)
+        letters = self.tasks.filter(dead_at(self.now()), queue=queue, seq__gt=after)
         if not isinstance(tenant, All):
             letters = letters.filter(tenant=tenant)
         return [row.record for row in letters.order_by("seq")[:limit]]
@@ -197,10 +196,9 @@ class PortableStore(FoldingStore):
             visible=Count("seq", visible(at)),
             scheduled=Count("seq", Q(state=State.READY, visible_at__gt=at)),
             leased=Count("seq", Q(state=State.LEASED, visible_at__gt=at)),
-            held=Count("seq"),
+            dead=Count("seq", dead_at(at)),
         )
-        held = counts.pop("held")
-        return Depth(**counts, dead=held - sum(counts.values()))
+        return Depth(**counts)
 
     def oldest_visible(self, queue: str) -> timedelta | None:
         at = self.now()

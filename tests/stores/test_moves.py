@@ -26,7 +26,7 @@ from tests.builders import (
 
 
 def seconds(clock: FakeClock, instant: datetime | None) -> float | None:
-    return instant and (instant - clock.start).total_seconds()
+    return None if instant is None else (instant - clock.start).total_seconds()
 
 
 class TestEnqueue:

@@ -56,12 +56,10 @@ def test_a_task_of_the_time_between_is_found_by_the_look_after_it(queue: Queue) 
     wait_for(lambda: polling.done() or bool(listeners()))
     wakeups_in_process, wakeups.asleep = wakeups.asleep, type(wakeups.asleep)()
     try:
+        [cut_off] = listeners()
         with connection.cursor() as cursor:
-            # In one statement: when the notification is due, nobody listens any more.
-            cursor.execute(
-                "SELECT pg_terminate_backend(pid, 5000) FROM (" + LISTENERS + ") x",
-                [wakeups.LOCK_CLASS],
-            )
+            # Waits until it is gone: when the notification is due, nobody listens any more.
+            cursor.execute("SELECT pg_terminate_backend(%s, 5000)", [cut_off])
         queue.enqueue({}, id="a")
     finally:
         wakeups.asleep = wakeups_in_process

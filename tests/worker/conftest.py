@@ -72,8 +72,9 @@ class Site:
         try:
             yield worker
         finally:
-            tasks.gate.set()
             worker.stop()
+            wait_for(worker.stopping.is_set)
+            tasks.gate.set()
             assert ended.result(15) is not None
 
     def start(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:

@@ -1,0 +1,135 @@
+"""What the command's options mean, and what it answers where it can't work."""
+
+from __future__ import annotations
+
+import logging
+import time
+from datetime import timedelta
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from django_leasequeue.worker import new_name
+from tests.waiting import wait_for
+
+from . import tasks
+from .conftest import Site
+
+databases = pytest.mark.django_db(databases=["default", "sqlite"], transaction=True)
+
+
+@databases
+def test_queues_are_served_in_the_order_they_are_named(site: Site) -> None:
+    site.enqueue(tasks.add, 1, 1, queue_name="work")
+    site.enqueue(tasks.add, 2, 2, queue_name="urgent")
+
+    site.drain(queues=["urgent", "work"])
+
+    assert tasks.runs == [(2, 2), (1, 1)]
+
+
+@databases
+def test_only_the_named_queues_are_served(site: Site) -> None:
+    site.enqueue(tasks.add, 1, 1, queue_name="work")
+
+    site.drain(queues=["urgent"])
+
+    assert tasks.runs == []
+
+
+@databases
+def test_max_tasks_ends_the_worker_after_that_many(site: Site) -> None:
+    for number in range(5):
+        site.enqueue(tasks.add, number, 0)
+
+    call_command("leasequeue_worker", backend=site.alias, max_tasks=2, threads=3)
+
+    assert len(tasks.runs) == 2
+    assert site.queue.depth().visible == 3
+
+
+@databases
+def test_drain_leaves_what_is_scheduled(site: Site) -> None:
+    site.enqueue(tasks.add, 1, 1)
+    site.enqueue(tasks.add, 2, 2, run_after=timedelta(hours=1))
+
+    site.drain()
+
+    assert tasks.runs == [(1, 1)]
+    assert site.queue.depth().scheduled == 1
+
+
+@databases
+def test_threads_run_tasks_side_by_side(site: Site) -> None:
+    for _ in range(3):
+        site.enqueue(tasks.wait_at_the_gate)
+
+    with site.worker(threads=3):
+        wait_for(lambda: len(tasks.runs) == 3)
+
+
+@databases
+def test_a_sleeping_worker_is_woken_by_an_enqueue(site: Site) -> None:
+    with site.worker(poll_interval=60.0):
+        for number in range(3):
+            site.enqueue(tasks.add, number, 0)
+            wait_for(lambda count=number + 1: len(tasks.runs) == count, 5)  # type: ignore[misc]
+
+
+@databases
+def test_a_worker_with_a_free_thread_does_not_spin(site: Site) -> None:
+    """One task runs, one thread is free, nothing is visible: it sleeps."""
+    site.enqueue(tasks.wait_at_the_gate)
+
+    with site.worker(threads=2, poll_interval=60.0) as worker:
+        wait_for(lambda: tasks.runs == ["at the gate"])
+        wait_for(lambda: worker.sleeper in asleep())
+        before = time.process_time()
+        time.sleep(0.5)
+        spent = time.process_time() - before
+
+    assert spent < 0.1
+
+
+def asleep() -> list[object]:
+    from django_leasequeue.wakeups import asleep as sleepers  # noqa: PLC0415
+
+    return list(sleepers)
+
+
+@pytest.mark.django_db
+def test_inside_a_test_case_it_says_what_to_use_instead() -> None:
+    with pytest.raises(CommandError, match="run_tasks"):
+        call_command("leasequeue_worker", backend="worker on default", drain=True)
+
+
+def test_another_backend_is_refused_by_name() -> None:
+    with pytest.raises(CommandError, match="worker on default"):
+        call_command("leasequeue_worker", backend="nonsense")
+
+
+def test_a_queue_that_is_not_the_backends_is_refused() -> None:
+    with pytest.raises(CommandError, match=r"wrok: .* urgent, work"):
+        call_command("leasequeue_worker", backend="worker on default", queues=["wrok"])
+
+
+def test_a_number_out_of_bounds_is_refused() -> None:
+    with pytest.raises(CommandError, match="at least 1"):
+        call_command("leasequeue_worker", "--threads", "0")
+
+
+def test_names_made_up_are_never_used_twice() -> None:
+    assert new_name() != new_name()
+
+
+@databases
+def test_it_logs_to_stderr_where_the_site_logs_nowhere(
+    site: Site, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = logging.getLogger("django_leasequeue")
+    monkeypatch.setattr(ours, "propagate", False)
+    monkeypatch.setattr(ours, "handlers", [])
+
+    site.drain()
+
+    assert "started worker=" in capfd.readouterr().err

@@ -1,0 +1,134 @@
+"""A lease in a worker's hands: renewed, watched, given back."""
+
+from __future__ import annotations
+
+import time
+from math import inf
+
+import pytest
+
+from django_leasequeue.compat import TaskResultStatus
+from django_leasequeue.transitions import Kind
+from django_leasequeue.worker import current_lease
+from django_leasequeue.worker.deliveries import Delivery
+from tests.waiting import wait_for
+
+from . import tasks
+from .conftest import Site
+
+pytestmark = pytest.mark.django_db(databases=["default", "sqlite"], transaction=True)
+
+
+def test_a_task_longer_than_its_lease_is_renewed_and_runs_once(site: Site) -> None:
+    """Four thirds of the visibility: without heartbeats a second attempt would begin."""
+    result = site.enqueue(tasks.take_long, 1.2)
+
+    site.drain()
+
+    result.refresh()
+    assert result.return_value == 1
+    assert set(site.kinds()) == {"enqueued", "leased", "heartbeat", "acked"}
+
+
+def test_a_short_task_causes_no_heartbeat(site: Site) -> None:
+    for number in range(5):
+        site.enqueue(tasks.add, number, 1)
+
+    site.drain()
+
+    assert Kind.HEARTBEAT not in site.kinds()
+
+
+def test_details_reach_the_next_attempt_though_the_transaction_was_rolled_back(
+    site: Site,
+) -> None:
+    if site.using == "sqlite":
+        pytest.skip("one writer: the task's own transaction keeps the heartbeat waiting")
+    result = site.enqueue(tasks.leave_details)
+
+    site.drain()
+
+    result.refresh()
+    details, token = result.return_value
+    assert details == {"page": 7}
+    assert token > 1
+
+
+def test_a_task_that_asks_learns_that_its_lease_is_gone(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    result = site.enqueue(tasks.check_until_refused)
+
+    with site.worker():
+        wait_for(lambda: tasks.runs == ["running"])
+        site.queue.cancel(result.id)
+        tasks.gate.set()
+        wait_for(lambda: "reason=cancelled" in caplog.text)
+
+    assert "error=LeaseLostError" in caplog.text
+
+
+def test_an_async_task_is_cancelled_at_its_timeout(site: Site) -> None:
+    result = site.enqueue(tasks.sleep_too_long)
+
+    site.drain()
+
+    result.refresh()
+    assert tasks.runs == ["cancelled"]
+    assert result.errors[0].exception_class_path == "django_leasequeue.errors.TaskTimeout"
+
+
+def test_a_sync_task_is_told_of_its_timeout_when_it_asks(site: Site) -> None:
+    result = site.enqueue(tasks.check_too_late)
+
+    site.drain()
+
+    result.refresh()
+    assert result.errors[0].exception_class_path == "django_leasequeue.errors.TaskTimeout"
+
+
+def test_a_worker_whose_every_thread_is_stuck_ends_with_a_failure(site: Site) -> None:
+    """Its supervisor starts another; a worker that can't work must not look healthy."""
+    site.enqueue(tasks.never_check)
+
+    with site.worker(grace=0.0) as worker:
+        wait_for(lambda: worker.failed, 5)
+
+    assert worker.failed
+
+
+def test_nothing_starts_on_a_lease_that_has_run_out(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Judged from when the claim was sent: its answer may have been under way for long."""
+    site.enqueue(tasks.add, 1, 2)
+    [lease] = site.queue.claim(worker="w")
+    late = Delivery(queue=site.queue, lease=lease, sent_at=time.monotonic() - lease.seconds_left)
+    late.beat_at = inf  # its heartbeat would find the lease alive, and save it
+
+    with site.worker() as worker:
+        worker.deliveries.add([late])
+        wait_for(lambda: "lost queue=work" in caplog.text)
+
+    assert tasks.runs == []
+
+
+def test_current_lease_says_where_it_belongs() -> None:
+    with pytest.raises(LookupError, match="worker"):
+        current_lease()
+
+
+def test_what_was_claimed_and_never_started_is_given_back_uncounted(site: Site) -> None:
+    running, waiting = site.enqueue(tasks.wait_at_the_gate), site.enqueue(tasks.add, 1, 2)
+
+    with site.worker() as worker:
+        wait_for(lambda: tasks.runs == ["at the gate"])
+        [lease] = site.queue.claim(worker=worker.name)
+        early = Delivery(queue=worker.queues[1], lease=lease, sent_at=time.monotonic())
+        worker.deliveries.add([early])
+
+    running.refresh()
+    waiting.refresh()
+    assert running.status == TaskResultStatus.SUCCESSFUL
+    assert (waiting.status, waiting.attempts) == (TaskResultStatus.READY, 0)
+    assert site.kinds().count("released") == 1

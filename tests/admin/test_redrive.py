@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django.contrib.admin.models import LogEntry
+from django.contrib.auth.models import Permission
 
 from django_leasequeue import Queue
 from django_leasequeue.models import TaskTransition
@@ -61,6 +62,30 @@ def test_without_the_permission_neither_list_nor_story_redrives(
     assert by_the_story.status_code == 403
     assert "Redrive…" not in desk.story(letter).content.decode()
     assert states(emails, "a") == ["dead"]
+
+
+def test_one_who_may_redrive_but_not_see_dead_letters_can_do_neither(
+    make_desk: MakeDesk, emails: Queue
+) -> None:
+    desk = make_desk("redrive_task")
+    letter = a_dead_letter(emails, "a")
+    desk.user.user_permissions.remove(*Permission.objects.filter(codename="view_deadletter"))
+
+    page, story = desk.page(), desk.story(letter)
+    done = desk.client.post(
+        f"/admin/leasequeue/deadletter/{letter}/redrive/",
+        {"confirmed": "yes", "as_of": "2030-01-01"},
+    )
+
+    assert [answer.status_code for answer in (page, story, done)] == [403] * 3
+    assert states(emails, "a") == ["dead"]
+
+
+def test_a_question_about_what_is_dead_no_more_says_so(desk: Desk, emails: Queue) -> None:
+    letter = a_dead_letter(emails, "a")
+    emails.redrive(["a"])
+
+    assert "is a dead letter any more" in desk.ask(letter).content.decode()
 
 
 def test_a_selection_across_pages_keeps_to_the_filters(desk: Desk, emails: Queue) -> None:

@@ -87,8 +87,11 @@ class QueuePolicy:
 
     def delay(self, attempt: int) -> float:
         """Seconds that a task waits after its attempt number *attempt* failed."""
-        # The exponent is cut: beyond it any factor above 1 has reached the cap long ago.
-        grown = self.backoff_base * self.backoff_factor ** min(attempt - 1, 60)
+        try:
+            # A float, because an integer to this power might never be finished.
+            grown = self.backoff_base * float(self.backoff_factor) ** (attempt - 1)
+        except OverflowError:
+            grown = math.inf if self.backoff_base else 0.0
         capped = min(self.backoff_cap, grown)
         # Not a secret: jitter only spreads retries.
         return capped * (1 - self.jitter * random.random()) if self.jitter else capped  # noqa: S311
@@ -140,6 +143,6 @@ def clamped_retry_after(value: Any) -> float:
 
     A failure is always recorded, so a wrong wait may not raise.
     """
-    if not isinstance(value, int | float) or math.isnan(value):
+    if not isinstance(value, int | float) or value != value:  # NaN; isnan can't take every integer
         return 0.0
-    return min(max(float(value), 0.0), RETRY_AFTER_MAX)
+    return float(min(max(value, 0.0), RETRY_AFTER_MAX))

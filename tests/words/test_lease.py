@@ -1,0 +1,96 @@
+"""A lease as a signed string: a bearer right to one delivery."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from uuid import uuid4
+
+import pytest
+from django.core import signing
+from django.test import override_settings
+
+from django_leasequeue.errors import InvalidTaskError, LeaseLostError, LostReason
+from django_leasequeue.lease import Lease
+from django_leasequeue.testing.clock import START
+
+LEASE = Lease(
+    queue="emails",
+    tenant="é",
+    id="42",
+    life=uuid4(),
+    token=981,
+    attempt=2,
+    max_attempts=2,
+    worker="w7",
+    leased_at=START,
+    deadline=START + timedelta(seconds=30, microseconds=1),
+    max_lease=timedelta(seconds=70),
+    seconds_left=30.000001,
+    payload_text='{"card":"4111"}',
+    details_text='"page 3"',
+)
+
+
+def test_it_comes_back_as_it_was_without_payload_and_details() -> None:
+    text = LEASE.to_string()
+
+    assert Lease.from_string(text, now=START) == replace(
+        LEASE, payload_text="null", details_text=None
+    )
+    assert "4111" not in str(signing.loads(text, salt="django_leasequeue.lease"))
+
+
+def test_it_expires_with_the_longest_life_its_lease_could_have_had() -> None:
+    text = LEASE.to_string()
+
+    assert Lease.from_string(text, now=START + timedelta(seconds=69)).token == 981
+    with pytest.raises(InvalidTaskError, match="expired"):
+        Lease.from_string(text, now=START + timedelta(seconds=70))
+
+
+def test_it_is_for_one_database_only() -> None:
+    text = LEASE.to_string(using="tasks")
+
+    assert Lease.from_string(text, using="tasks", now=START).id == "42"
+    with pytest.raises(InvalidTaskError, match="not for the database 'default'"):
+        Lease.from_string(text, now=START)
+
+
+def test_a_string_that_was_touched_is_refused() -> None:
+    text = LEASE.to_string()
+
+    for touched in (text[:-1], f"x{text}", ""):
+        with pytest.raises(InvalidTaskError, match="not signed by this site"):
+            Lease.from_string(touched, now=START)
+
+
+def test_another_site_s_string_is_refused_and_an_older_key_s_is_not() -> None:
+    with override_settings(SECRET_KEY="older"):
+        text = LEASE.to_string()
+
+    with pytest.raises(InvalidTaskError):
+        Lease.from_string(text, now=START)
+    with override_settings(SECRET_KEY_FALLBACKS=["older"]):
+        assert Lease.from_string(text, now=START).token == 981
+
+
+def test_a_string_signed_for_another_purpose_is_refused() -> None:
+    facts = signing.loads(LEASE.to_string(), salt="django_leasequeue.lease")
+
+    with pytest.raises(InvalidTaskError):
+        Lease.from_string(signing.dumps(facts, salt="another"), now=START)
+
+
+def test_the_payload_is_parsed_anew_at_each_call() -> None:
+    LEASE.payload["card"] = "changed"
+
+    assert LEASE.payload == {"card": "4111"}
+    assert LEASE.details == "page 3"
+    assert LEASE.last_attempt
+
+
+def test_a_lost_lease_says_which_and_why_and_never_the_payload() -> None:
+    error = LeaseLostError(LEASE, LostReason.SUPERSEDED)
+
+    assert str(error) == "emails/42 attempt 2 token 981 is superseded; nothing was changed"

@@ -77,6 +77,7 @@ def run(options: argparse.Namespace, at_end: ExitStack) -> None:
     if options.smoke:
         print("smoke:", smoke.check(site, name=OPERATOR, password=OPERATOR))
     else:
+        smoke.first_page(smoke.a_browser(), site)
         welcome(site)
         while True:
             site.watch(60)

@@ -211,10 +211,9 @@ def at_parents_death(signum: signal.Signals) -> Callable[[], object] | None:
 @contextmanager
 def locked_home(project: Path) -> Iterator[Path]:
     """The folder of all servers of *project*, for one process at a time."""
-    home = home_of(project)
-    with (home / "lock").open("a") as lock:
+    with (project / ".devdb.lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        yield home
+        yield home_of(project)
 
 
 def home_of(project: Path) -> Path:
@@ -225,11 +224,20 @@ def home_of(project: Path) -> Path:
     ours = home.is_dir() and home.name.startswith(f"leasequeue-{place}-")
     if not ours or home.stat().st_uid != os.geteuid():
         temp = VAR_TMP if os.access(VAR_TMP, os.W_OK) else tempfile.gettempdir()
+        forget_homes(Path(temp), f"leasequeue-{place}-*")
         home = Path(tempfile.mkdtemp(prefix=f"leasequeue-{place}-", dir=temp)).resolve()
         home.chmod(0o711 if os.geteuid() == 0 else 0o700)
         link.unlink(missing_ok=True)
         link.symlink_to(home)
     return home
+
+
+def forget_homes(temp: Path, pattern: str) -> None:
+    """Remove what an earlier clone in the same place left, unless a server still runs there."""
+    for home in temp.glob(pattern):
+        ours = home.lstat().st_uid == os.geteuid()
+        if ours and not any(reply(folder) for folder in home.iterdir()):
+            shutil.rmtree(home, ignore_errors=True)
 
 
 def folder_in(home: Path, programs: Programs, *, keep: bool) -> Path:

@@ -28,7 +28,7 @@ def check(site: Site, *, name: str, password: str) -> str:
         DemoError: the page, the work or the dead letters didn't come.
     """
     started = time.monotonic()
-    browser = build_opener(ProxyHandler({}), HTTPCookieProcessor(CookieJar()))
+    browser = a_browser()
     log_in(browser, site, name, password)
     status = wait_for_the_work(site)
     letters = status["dead_letters"]
@@ -37,6 +37,10 @@ def check(site: Site, *, name: str, password: str) -> str:
         raise DemoError(f"{letters} dead letters, and the admin's page doesn't show them:\n{page}")
     facts = ", ".join(f"{count} {what.replace('_', ' ')}" for what, count in status.items())
     return f"{facts}; {time.monotonic() - started:.1f} s"
+
+
+def a_browser() -> OpenerDirector:
+    return build_opener(ProxyHandler({}), HTTPCookieProcessor(CookieJar()))
 
 
 def log_in(browser: OpenerDirector, site: Site, name: str, password: str) -> None:

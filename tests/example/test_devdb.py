@@ -206,6 +206,22 @@ def test_a_copy_of_a_project_has_servers_of_its_own(project: Path) -> None:
     other.rmdir()
 
 
+def test_a_new_clone_in_the_same_place_clears_up_after_the_old_one(project: Path) -> None:
+    kept = devdb.start(project, keep=True)
+    old = devdb.home_of(project)
+    (project / ".devdb").unlink()
+    empty = devdb.home_of(project)
+    assert old.exists(), "a server runs there"
+    kept.close()
+    (project / ".devdb").unlink()
+
+    new = devdb.home_of(project)
+
+    assert not old.exists()
+    assert not empty.exists()
+    assert new.exists()
+
+
 def test_reset_forgets_the_data_but_not_under_a_running_server(
     project: Path, kept: Cluster
 ) -> None:

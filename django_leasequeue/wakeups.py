@@ -57,7 +57,7 @@ class Wake:
         for sleeper in list(asleep):
             if sleeper.using == self.using and self.queue in sleeper.queues:
                 sleeper.wake()
-        if self.using in connections.settings and connections[self.using].vendor == "postgresql":
+        if on_postgresql(self.using):
             with connections[self.using].cursor() as cursor:
                 cursor.execute(NOTIFY, [LOCK_CLASS, self.queue, CHANNEL, self.queue])
 
@@ -104,6 +104,11 @@ class Sleeper(ABC):
         """Give back what the sleeper holds."""
 
 
+def on_postgresql(using: str) -> bool:
+    """Whether *using* is a PostgreSQL; a queue in memory has no database at all."""
+    return using in connections.settings and connections[using].vendor == "postgresql"
+
+
 asleep: weakref.WeakSet[Sleeper] = weakref.WeakSet()
 
 
@@ -111,7 +116,7 @@ def sleeper_for(using: str, queues: Sequence[str], clock: Any, options: Options)
     """The sleeper for those queues; under a fake clock no real time passes."""
     if clock is not None:
         return FakeTimeSleeper(using, queues, clock)
-    if connections[using].vendor == "postgresql":
+    if on_postgresql(using):
         from .listening import ListeningSleeper  # noqa: PLC0415  sites elsewhere need no psycopg
 
         return ListeningSleeper(using, queues, options.listen_using or using)

@@ -31,7 +31,8 @@ class FakeClock:
 
     def advance(self, seconds: float) -> None:
         """Move *seconds* ahead, and wake whom that concerns."""
-        self.move(self.instant + timedelta(seconds=seconds))
+        with self.changed:
+            self.move(self.instant + timedelta(seconds=seconds))
 
     def set(self, seconds: float) -> None:
         """Move to *seconds* after the start."""
@@ -54,6 +55,12 @@ class FakeClock:
             try:
                 while self.instant < instant and not woken():
                     if not self.changed.wait(SETTLING_SECONDS if self.auto else None):
-                        self.move(min(self.waiting))
+                        self.jump()
             finally:
                 self.waiting.remove(instant)
+
+    def jump(self) -> None:
+        """Show the earliest awaited instant; first those go on who waited for the present one."""
+        earliest = min(self.waiting)
+        if earliest > self.instant:
+            self.move(earliest)

@@ -152,7 +152,7 @@ class Worker:
         if not self.wait_for(lambda: not self.claiming, seconds=CLAIM_PATIENCE_SECONDS):
             logger.warning("the claim under way doesn't end")
         if not self.wait_for(lambda: not self.deliveries.in_hand(), seconds=end - time.monotonic()):
-            logger.warning("%d tasks are left running", len(self.deliveries.in_hand()))
+            logger.warning("tasks left unfinished: %d", len(self.deliveries.in_hand()))
         self.heartbeats.stop()
         self.finisher.stop()
         for helper in helpers:
@@ -235,11 +235,11 @@ class Worker:
             if in_hand:
                 self.deliveries.wait_for_change(seen)  # what runs may enqueue, or be retried
             return bool(in_hand)
-        session.tidy()
         with self.sleeper:
             # From here on a commit wakes us. One that came before told nobody: look again.
             due = min(queue.seconds_until_due() for queue in self.queues)
             if not self.claim() and not self.stopping.is_set():
+                session.tidy()
                 self.sleeper.sleep(min(due, self.poll_interval))
         return True
 

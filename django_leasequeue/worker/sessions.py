@@ -53,9 +53,12 @@ def left_open(connection: BaseDatabaseWrapper) -> bool:
 
 def in_transaction(raw: Any) -> bool:
     """What the driver's connection *raw* says: psycopg by its status, sqlite3 by a flag."""
-    if info := getattr(raw, "info", None):
-        return bool(info.transaction_status)  # 0 is idle; anything else can't be used on
-    return bool(getattr(raw, "in_transaction", False))
+    try:
+        if info := getattr(raw, "info", None):
+            return bool(info.transaction_status)  # 0 is idle; anything else can't be used on
+        return bool(getattr(raw, "in_transaction", False))
+    except Exception:  # noqa: BLE001  one that can't answer is closed, or broken
+        return True
 
 
 def drop(connection: BaseDatabaseWrapper) -> None:

@@ -33,9 +33,9 @@ def stop_on_signals(stop: Callable[[], None]) -> Iterator[None]:
             signal.signal(signum, handler)
 
 
-def leave(status: int) -> NoReturn:
-    """End the process now: threads that still run task code would keep it alive."""
+def leave(status: Any) -> NoReturn:
+    """End the process now, without waiting for its threads."""
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(status)
+    os._exit(status if isinstance(status, int) else 1)

@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,9 +27,17 @@ from tests.waiting import in_thread, wait_for
 from . import tasks
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+DJANGO = [sys.executable, "-m", "django"]
 
 
-@pytest.fixture(autouse=True)
+def surroundings() -> dict[str, str]:
+    """The environment of a process that works on this test run's databases."""
+    names = {alias: str(connections[alias].settings_dict["NAME"]) for alias in connections}
+    ours = {"DJANGO_SETTINGS_MODULE": "tests.worker.site", "TEST_DATABASES": json.dumps(names)}
+    return dict(os.environ) | ours
+
+
+@pytest.fixture
 def fresh_tasks(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     """Nothing has run, the gate is closed; at the end it opens for whoever still waits."""
     tasks.runs.clear()
@@ -79,15 +87,10 @@ class Site:
 
     def start(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
         """A worker as a process. Its log goes to ``process.lines``."""
-        names = {alias: connections[alias].settings_dict["NAME"] for alias in connections}
         process = subprocess.Popen(
-            [sys.executable, "-m", "django", "leasequeue_worker", "--backend", self.alias]
-            + list(arguments),
+            [*DJANGO, "leasequeue_worker", "--backend", self.alias, *arguments],
             cwd=ROOT,
-            env=os.environ
-            | {"DJANGO_SETTINGS_MODULE": "tests.worker.site"}
-            | {"TEST_DATABASES": json.dumps(names, default=str)}
-            | environment,
+            env=surroundings() | environment,
             stderr=subprocess.PIPE,
             text=True,
         )
@@ -114,23 +117,42 @@ def collect_lines(process: Any) -> None:
     process.reader.start()
 
 
-def has_said(process: Any, words: str) -> Callable[[], bool]:
-    return lambda: any(words in line for line in process.lines)
+def wait_until_said(process: Any, words: str) -> None:
+    wait_for(lambda: any(words in line for line in process.lines), 20)
+
+
+def sessions(state: str = "%") -> int:
+    """How many sessions of the test's database there are beside the test's own, in that state."""
+    with connections["default"].cursor() as cursor:
+        cursor.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+            " AND pid <> pg_backend_pid() AND state LIKE %s",
+            [state],
+        )
+        return int(cursor.fetchone()[0])
+
+
+def terminate_sessions() -> None:
+    """Cut off everybody else who works on the test's database."""
+    with connections["default"].cursor() as cursor:
+        cursor.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
 
 
 @pytest.fixture(params=["default", "sqlite"], ids=["postgres", "sqlite"])
-def site(request: pytest.FixtureRequest, transactional_db: None) -> Iterator[Site]:
+def site(
+    request: pytest.FixtureRequest, transactional_db: None, fresh_tasks: None
+) -> Iterator[Site]:
     site = Site(request.param)
     yield site
     site.close()
 
 
 @pytest.fixture
-def postgres(transactional_db: None) -> Iterator[Site]:
+def postgres(transactional_db: None, fresh_tasks: None) -> Iterator[Site]:
     """A site for what only a server's sessions can show, or is the same on both."""
     site = Site("default")
     yield site
     site.close()
-
-
-__all__ = ["Site", "has_said", "wait_for"]

@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 import time
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -108,19 +109,13 @@ def raise_twenty_megabytes(kind: str) -> None:
         raise ValueError("x" * 20_000_000)
     if kind == "deep":
         raise_twenty_megabytes.func(kind)
-    raise chain(50)
+    raise chained(50)
 
 
-def chain(links: int) -> Exception:
-    try:
-        if links:
-            raise chain(links - 1)
-    except Exception as error:
-        try:
-            raise ValueError(links) from error
-        except ValueError as longer:
-            return longer
-    return ValueError(0)
+def chained(links: int) -> Exception:
+    error = ValueError(links)
+    error.__cause__ = chained(links - 1) if links else None
+    return error
 
 
 @task()
@@ -139,10 +134,8 @@ def poison(how: str) -> None:
     if how == "atomic":
         with transaction.atomic(using=connection.alias):
             Group.objects.using(connection.alias).create(name="twice")
-            try:
+            with suppress(IntegrityError):
                 Group.objects.using(connection.alias).create(name="twice")
-            except IntegrityError:
-                pass
             raise ValueError("its own error")
     if how == "open atomic":
         transaction.atomic(using=connection.alias).__enter__()
@@ -180,6 +173,29 @@ def kill_the_worker(path: str) -> None:
 
 
 @task(visibility=1.5, max_attempts=5)
-def sleep_for(seconds: float, path: str) -> None:
-    touch.func(path)
-    time.sleep(seconds)
+def sleep_at_first(seconds: float) -> int:
+    """Long at its first attempt only."""
+    if current_lease().attempt == 1:
+        time.sleep(seconds)
+    return current_lease().attempt
+
+
+@task(visibility=1.5)
+def compute(seconds: float) -> int:
+    """Never lets go of the interpreter by itself."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        pass
+    return current_lease().attempt
+
+
+@task(visibility=0.9)
+def take_a_moment() -> int:
+    time.sleep(0.5)
+    return current_lease().attempt
+
+
+@task()
+def count_logged_queries() -> int:
+    Group.objects.using(place()).count()
+    return len(connections[place()].queries)

@@ -70,7 +70,14 @@ class Command(BaseCommand):
         except transaction.TransactionManagementError as error:
             raise CommandError(str(error)) from error
         if status:
-            leave(status)
+            raise CommandError("the worker left work behind, see its log", returncode=status)
+
+    def run_from_argv(self, argv: list[str]) -> None:
+        """See BaseCommand. Threads that are stuck in a task would keep the process alive."""
+        try:
+            super().run_from_argv(argv)
+        except SystemExit as end:
+            leave(end.code)
 
 
 def at_least(minimum: float, number: type[int] | type[float]) -> Callable[[str], float]:

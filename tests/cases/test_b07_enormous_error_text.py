@@ -1,0 +1,27 @@
+"""B07: an error that can't be stored as it is must not stop the queue."""
+
+from __future__ import annotations
+
+import pytest
+
+from django_leasequeue.compat import TaskResultStatus
+from tests.worker import tasks
+from tests.worker.conftest import Site
+
+pytestmark = pytest.mark.django_db(databases=["default", "sqlite"], transaction=True)
+
+
+def test_enormous_errors_end_as_the_policy_says_and_the_work_goes_on(site: Site) -> None:
+    enormous = [
+        site.enqueue(tasks.raise_twenty_megabytes, kind) for kind in ("long", "deep", "chained")
+    ]
+    healthy = [site.enqueue(tasks.add, number, 1) for number in range(10)]
+
+    site.drain(threads=3)
+
+    for result in enormous + healthy:
+        result.refresh()
+    assert [result.status for result in enormous] == [TaskResultStatus.FAILED] * 3
+    assert [result.attempts for result in enormous] == [2, 2, 2]
+    assert all(len(error.traceback) < 20_000 for result in enormous for error in result.errors)
+    assert [result.return_value for result in healthy] == list(range(1, 11))

@@ -1,0 +1,35 @@
+"""B20: attempts are counted where no dying process can lose the count."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from django_leasequeue.compat import TaskResultStatus
+from tests.waiting import wait_for
+from tests.worker import tasks
+from tests.worker.conftest import Site
+
+pytestmark = pytest.mark.django_db(databases=["default", "sqlite"], transaction=True)
+
+
+def test_it_dies_after_its_attempts_and_the_healthy_ones_are_done(
+    postgres: Site, tmp_path: Path
+) -> None:
+    site, diary = postgres, tmp_path / "pids"
+    deadly = site.enqueue(tasks.kill_the_worker, str(diary))
+    healthy = [site.enqueue(tasks.add, number, 1) for number in range(5)]
+
+    for _ in range(3):  # what a supervisor does
+        process = site.start()
+        assert process.wait(20) == -signal.SIGKILL
+    with site.worker():
+        wait_for(lambda: site.kinds().count("acked") == 5 and site.queue.depth().dead == 1)
+
+    for result in (deadly, *healthy):
+        result.refresh()
+    assert deadly.status == TaskResultStatus.FAILED
+    assert len(set(diary.read_text().split())) == 3
+    assert [result.attempts for result in healthy] == [1] * 5

@@ -1,0 +1,69 @@
+"""B35: an interrupted task comes back by itself, at its deadline at the latest."""
+
+from __future__ import annotations
+
+import signal
+import time
+from typing import Any
+
+import pytest
+
+from tests.waiting import wait_for
+from tests.worker import tasks
+from tests.worker.conftest import Site, wait_until_said
+
+pytestmark = pytest.mark.django_db(databases=["default", "sqlite"], transaction=True)
+
+
+def test_the_first_signal_lets_a_task_run_renewed_and_the_second_is_final(postgres: Site) -> None:
+    result = postgres.enqueue(tasks.sleep_at_first, 60)
+    process = running(postgres)
+
+    process.send_signal(signal.SIGINT)
+    beats = postgres.kinds().count("heartbeat")
+    # Longer than the visibility of 1.5 seconds, which is renewed every half second.
+    wait_for(lambda: postgres.kinds().count("heartbeat") >= beats + 4)
+    assert process.poll() is None
+    assert "lapsed" not in postgres.kinds()
+
+    process.send_signal(signal.SIGINT)
+    told = time.monotonic()
+    assert process.wait(5) != 0
+    assert time.monotonic() - told < 3
+    assert_done_elsewhere(postgres, result)
+
+
+def test_a_killed_workers_task_is_done_elsewhere(postgres: Site) -> None:
+    result = postgres.enqueue(tasks.sleep_at_first, 60)
+    process = running(postgres)
+
+    process.kill()
+
+    assert_done_elsewhere(postgres, result)
+
+
+def test_after_the_grace_the_worker_leaves_and_says_what_it_leaves(postgres: Site) -> None:
+    postgres.enqueue(tasks.sleep_at_first, 60)
+    process = running(postgres, "--grace", "0.2")
+
+    process.send_signal(signal.SIGTERM)
+
+    assert process.wait(5) == 1
+    process.reader.join(5)
+    assert "tasks left unfinished: 1" in "".join(process.lines)
+
+
+def running(site: Site, *arguments: str) -> Any:
+    """A worker process that has begun with its task."""
+    process = site.start(*arguments)
+    wait_until_said(process, "started")
+    wait_for(lambda: "leased" in site.kinds())
+    return process
+
+
+def assert_done_elsewhere(site: Site, result: Any) -> None:
+    with site.worker():
+        wait_for(lambda: "acked" in site.kinds())
+    result.refresh()
+    assert result.return_value == 2
+    assert "vanished" in result.errors[0].traceback or "let its lease pass" in str(result.errors)

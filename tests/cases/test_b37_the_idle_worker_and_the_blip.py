@@ -1,0 +1,88 @@
+"""B37: an idle worker outlives its database's absence, quietly, and can be stopped meanwhile."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from django_leasequeue.compat import TaskResultStatus
+from example_project import devdb
+from tests.waiting import wait_for
+from tests.worker import tasks
+from tests.worker.conftest import DJANGO, ROOT, Site, terminate_sessions, wait_until_said
+
+pytestmark = pytest.mark.django_db(databases=["default", "sqlite"], transaction=True)
+
+
+def test_a_worker_whose_sessions_are_cut_off_does_the_next_task(postgres: Site) -> None:
+    postgres.enqueue(tasks.add, 0, 0)
+
+    with postgres.worker() as worker:
+        for number in range(3):
+            wait_for(lambda count=number + 1: postgres.kinds().count("acked") == count)  # type: ignore[misc]
+            terminate_sessions()
+            postgres.enqueue(tasks.add, number, 1)
+        wait_for(lambda: postgres.kinds().count("acked") == 4)
+        assert not worker.failed
+
+
+def test_a_task_that_runs_meanwhile_is_recorded_afterwards(postgres: Site) -> None:
+    result = postgres.enqueue(tasks.wait_at_the_gate)
+
+    with postgres.worker():
+        wait_for(lambda: tasks.runs == ["at the gate"])
+        terminate_sessions()
+        tasks.gate.set()
+        wait_for(lambda: "acked" in postgres.kinds())
+
+    result.refresh()
+    assert (result.status, result.attempts) == (TaskResultStatus.SUCCESSFUL, 1)
+
+
+@pytest.fixture
+def server() -> Iterator[devdb.Cluster]:
+    """A server of its own, to stop and start."""
+    try:
+        cluster = devdb.start(ROOT, keep=False)
+    except devdb.DevDBError as error:
+        pytest.skip(f"no private server: {error}")
+    yield cluster
+    cluster.close()
+
+
+def test_a_stopped_server_is_waited_for_and_sigterm_ends_the_wait(server: devdb.Cluster) -> None:
+    site = Site("default")
+    place = {"DATABASE_URL": server.url, "TEST_DATABASES": "{}"}
+    where = dict(os.environ) | place | {"DJANGO_SETTINGS_MODULE": "tests.worker.site"}
+    subprocess.run([*DJANGO, "migrate", "-v0"], check=True, cwd=ROOT, env=where)
+    process: Any = site.start(**place)
+    try:
+        wait_until_said(process, "started")
+        server.stop()
+        wait_until_said(process, "outage")
+        spent, before = cpu_seconds(process.pid), time.monotonic()
+        wait_for(lambda: time.monotonic() - before > 2)
+        assert cpu_seconds(process.pid) - spent < 0.5
+        assert sum("outage" in line for line in process.lines) <= 5
+
+        server.start()
+        wait_until_said(process, "the database is back")
+
+        server.stop()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(5) == 0
+    finally:
+        site.close()
+
+
+def cpu_seconds(pid: int) -> float:
+    """What a process has used of the processor so far."""
+    with open(f"/proc/{pid}/stat") as file:
+        fields = file.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -1,0 +1,57 @@
+"""B39: a worker's sessions are few, and end with it; its query log doesn't grow."""
+
+from __future__ import annotations
+
+import pytest
+from django.db import connections
+
+from tests.waiting import wait_for
+from tests.worker import tasks
+from tests.worker.conftest import Site, sessions
+
+pytestmark = pytest.mark.django_db(databases=["default", "sqlite"], transaction=True)
+
+
+THREADS = 4
+OWN_SESSIONS = 4  # to claim, to renew, to record, to listen
+
+
+@pytest.mark.parametrize("max_age", [0, 600, None])
+def test_sessions_are_bounded_by_the_threads_and_none_is_left(
+    postgres: Site, monkeypatch: pytest.MonkeyPatch, max_age: int | None
+) -> None:
+    monkeypatch.setitem(connections.settings["default"], "CONN_MAX_AGE", max_age)
+    for _ in range(20):
+        postgres.enqueue(tasks.count_groups)
+        postgres.enqueue(tasks.count_groups_later)
+
+    seen = []
+    with postgres.worker(threads=THREADS):
+        while postgres.kinds().count("acked") < 40:
+            seen.append(sessions())
+
+    assert max(seen) <= THREADS + OWN_SESSIONS
+    wait_for(lambda: sessions() == 0)
+
+
+def test_max_age_0_closes_a_tasks_connection_after_it(
+    postgres: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(connections.settings["default"], "CONN_MAX_AGE", 0)
+    postgres.enqueue(tasks.count_groups)
+
+    with postgres.worker():
+        wait_for(lambda: "acked" in postgres.kinds())
+
+        wait_for(lambda: sessions() == 1)  # the one that listens
+
+
+def test_the_query_log_begins_anew_with_each_task(site: Site, settings: object) -> None:
+    settings.DEBUG = True  # type: ignore[attr-defined]
+    results = [site.enqueue(tasks.count_logged_queries) for _ in range(3)]
+
+    site.drain()
+
+    for result in results:
+        result.refresh()
+    assert len({result.return_value for result in results}) == 1

@@ -56,7 +56,8 @@ class Heartbeats:
                 self.renew(delivery)
             if self.deliveries.all_stuck():
                 self.out_of_threads()
-            session.tidy()
+            if not self.deliveries.in_hand():
+                session.tidy()
 
     def stop(self) -> None:
         self.stopped = True

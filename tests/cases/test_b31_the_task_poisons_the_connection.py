@@ -57,5 +57,5 @@ def test_between_tasks_no_session_is_idle_in_a_transaction(postgres: Site) -> No
             postgres.enqueue(tasks.poison, how)
         wait_for(lambda: postgres.kinds().count("dead") == len(POISONS))
 
-        wait_for(lambda: sessions("active") == 0)
-        assert sessions("idle in transaction%") == 0
+        # One that was left behind would stay; the queue's own moves pass.
+        wait_for(lambda: sessions("idle in transaction%") == 0, 3)

@@ -180,7 +180,7 @@ def sleep_at_first(seconds: float) -> int:
     return current_lease().attempt
 
 
-@task(visibility=1.5)
+@task(visibility=3)
 def compute(seconds: float) -> int:
     """Never lets go of the interpreter by itself."""
     end = time.monotonic() + seconds

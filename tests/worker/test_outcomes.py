@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from django.dispatch import Signal
 
 from django_leasequeue import signals
 from django_leasequeue.compat import TaskResultStatus, task_finished, task_started
@@ -20,6 +23,15 @@ pytestmark = pytest.mark.django_db(databases=["default", "sqlite"], transaction=
 def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
     ours = [record for record in caplog.records if record.name == "django_leasequeue"]
     return [record.getMessage() for record in ours if " id=" in record.getMessage()]
+
+
+@contextmanager
+def receiving(signal: Signal, receiver: Callable[..., None]) -> Iterator[None]:
+    signal.connect(receiver)
+    try:
+        yield
+    finally:
+        signal.disconnect(receiver)
 
 
 def test_tasks_sync_and_async_are_run_and_their_results_kept(site: Site) -> None:
@@ -77,11 +89,10 @@ def test_a_retry_is_no_finish(site: Site) -> None:
     def finished(task_result: Any, **_: Any) -> None:
         told.append(("finished", task_result.status))
 
-    task_started.connect(started)
-    task_finished.connect(finished)
     site.enqueue(tasks.fail, "no")
 
-    site.drain()
+    with receiving(task_started, started), receiving(task_finished, finished):
+        site.drain()
 
     running, failed = TaskResultStatus.RUNNING, TaskResultStatus.FAILED
     assert told == [("started", running)] * 3 + [("finished", failed)]
@@ -91,11 +102,10 @@ def test_a_receiver_that_raises_costs_nothing(site: Site) -> None:
     def broken(**_: Any) -> None:
         raise RuntimeError("receiver")
 
-    task_started.connect(broken)
-    task_finished.connect(broken)
     result = site.enqueue(tasks.add, 1, 2)
 
-    site.drain()
+    with receiving(task_started, broken), receiving(task_finished, broken):
+        site.drain()
 
     result.refresh()
     assert result.return_value == 3
@@ -119,10 +129,9 @@ def test_a_lost_lease_is_told_once_and_not_repeated(
     def lost(reason: Any, **_: Any) -> None:
         losses.append(str(reason))
 
-    signals.lease_lost.connect(lost)
     result = site.enqueue(tasks.wait_at_the_gate)
 
-    with site.worker():
+    with receiving(signals.lease_lost, lost), site.worker():
         wait_for(lambda: tasks.runs == ["at the gate"])
         site.queue.cancel(result.id)
         tasks.gate.set()

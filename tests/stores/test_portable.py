@@ -10,8 +10,10 @@ import pytest
 from django.db import connections, transaction
 from django.test.utils import CaptureQueriesContext, override_settings
 
+from django_leasequeue import Queue, QueueUnavailableError
 from django_leasequeue.lease import Lease
 from django_leasequeue.models import Turn
+from django_leasequeue.records import Depth
 from django_leasequeue.stores import portable
 from django_leasequeue.stores.base import Store
 from django_leasequeue.stores.portable import PortableStore
@@ -67,6 +69,20 @@ def test_but_it_refuses_what_is_not_live(
     clock.set(30)
 
     assert store.heartbeat(lease, None) is None
+
+
+def test_an_enqueue_that_has_waited_too_long_says_that_nothing_is_stored(
+    store: Store, writer_elsewhere: None
+) -> None:
+    """B58: the timeout of the connection is how long."""
+    queue = Queue(QUEUE, using=store.using)
+    with connections[store.using].cursor() as cursor:
+        cursor.execute("PRAGMA busy_timeout = 50")
+
+    with pytest.raises(QueueUnavailableError, match="database is locked"):
+        queue.enqueue({})
+
+    assert queue.depth() == Depth(visible=0, scheduled=0, leased=0, dead=0)
 
 
 def test_eight_claimers_share_two_hundred_tasks(store: Store) -> None:

@@ -151,7 +151,7 @@ class PortableStore(FoldingStore):
             with self.impatient():
                 return super().heartbeat(lease, details)
         except OperationalError as error:
-            if getattr(error.__cause__, "sqlite_errorname", None) != "SQLITE_BUSY":
+            if not getattr(error.__cause__, "sqlite_errorname", "").startswith("SQLITE_BUSY"):
                 raise
             return replace(lease, renewed=False)
 

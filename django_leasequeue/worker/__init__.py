@@ -211,6 +211,7 @@ class Worker:
         session = Session()
         failures = 0
         while self.left and self.deliveries.wait_for_room():
+            session.restore()  # receivers of signals are the site's code
             try:
                 if not self.claim_or_sleep(session):
                     break

@@ -16,8 +16,10 @@ from django_leasequeue.backend import LeaseQueueBackend, finished_result
 from django_leasequeue.compat import TaskResult, task_finished
 from django_leasequeue.errors import LeaseLostError, LostReason, QueueUnavailableError
 from django_leasequeue.failure import printed, summary, type_path
+from django_leasequeue.lease import Lease
 from django_leasequeue.queue import DISPOSITIONS, Queue
 from django_leasequeue.records import Disposition
+from django_leasequeue.transitions import ended_by
 from django_leasequeue.validation import result_text
 
 from .deliveries import Deliveries
@@ -26,6 +28,7 @@ from .runner import Outcome
 from .sessions import Session
 
 BATCH_MAX: Final = 200
+IDLE_SECONDS: Final = 1.0  # so long a connection is kept even where CONN_MAX_AGE is 0
 PAUSE_SECONDS_MAX: Final = 1.0
 UNSTORABLE: Final = "[the result could not be stored]"
 ACKED: Final = "acked"
@@ -65,23 +68,29 @@ class Finisher:
     def run(self) -> None:
         """Until ``stop``: record what has been handed in since the last time."""
         session = Session()
-        while batch := self.next_batch():
+        while batch := self.next_batch(session):
             self.record(batch)
-            if self.outcomes.empty():
-                session.tidy()
+            session.restore()  # receivers of signals are the site's code
 
-    def next_batch(self) -> list[Outcome]:
+    def next_batch(self, session: Session) -> list[Outcome]:
         """All that waits to be recorded, at least one; empty at the end."""
         # No need to wait for more: while one batch is being recorded the next one gathers.
         batch: list[Outcome] = []
         while not batch or not (self.outcomes.empty() or len(batch) == BATCH_MAX):
-            outcome = self.outcomes.get()
+            outcome = self.next_outcome(session)
             if outcome is None:
                 if batch:
                     self.stop()  # once more, when these are recorded
                 break
             batch.append(outcome)
         return batch
+
+    def next_outcome(self, session: Session) -> Outcome | None:
+        try:
+            return self.outcomes.get(timeout=IDLE_SECONDS)
+        except queue.Empty:
+            session.tidy()
+            return self.outcomes.get()
 
     def record(self, batch: Sequence[Outcome]) -> None:
         deliveries = [outcome.delivery for outcome in batch]
@@ -107,19 +116,25 @@ class Finisher:
 
     def complete(self, target: Queue, done: Sequence[Outcome]) -> None:
         """Acknowledge all in one go; where that fails, one by one."""
-        try:
-            refused = target.complete_many((each.delivery.lease, each.result) for each in done)
-            lost = {lease.token: target.refused(lease).reason for lease in refused}
-        except Exception as error:  # noqa: BLE001  which of them it was shows one by one
-            self.outage.met(error)
-            for outcome in done:
-                self.insist(target, outcome, repeated=True)
-            return
+        lost = self.complete_together(target, done)
         for outcome in done:
-            if reason := lost.get(outcome.delivery.lease.token):
+            if lost is None:
+                self.insist(target, outcome, repeated=True)
+            elif reason := lost.get(outcome.delivery.lease.token):
                 say_lost(outcome, reason)
             else:
                 self.recorded(outcome, ACKED)
+
+    def complete_together(
+        self, target: Queue, done: Sequence[Outcome]
+    ) -> dict[int, LostReason] | None:
+        """Why which tokens were refused; None where the call failed, and nothing is known."""
+        try:
+            refused = target.complete_many((each.delivery.lease, each.result) for each in done)
+            return {lease.token: target.refused(lease).reason for lease in refused}
+        except Exception as error:  # noqa: BLE001  which of them it was shows one by one
+            self.outage.met(error)
+            return None
 
     def insist(self, target: Queue, outcome: Outcome, *, repeated: bool = False) -> None:
         """Record one outcome, trying until its lease is over."""
@@ -153,7 +168,7 @@ class Finisher:
             plain: leave out result and error: storing them failed.
         """
         lease, error = outcome.delivery.lease, outcome.error
-        done_already = repeated and target.store.lost_reason(lease) is LostReason.FINISHED
+        done_already = repeated and recorded_already(target, lease)
         if outcome.task_result is None:
             if not done_already:
                 target.release(lease)
@@ -173,7 +188,10 @@ class Finisher:
         """Tell the log, and Django's receivers where the task has come to its end."""
         say(word, outcome)
         if word in FINAL and outcome.task_result:
-            self.send_finished(outcome, outcome.task_result)
+            try:
+                self.send_finished(outcome, outcome.task_result)
+            except Exception:  # the outcome stands; who was to be told is not
+                logger.exception("task_finished could not be sent")
 
     def send_finished(self, outcome: Outcome, task_result: TaskResult[..., Any]) -> None:
         """Send Django's signal as its own backends do: where an exception is being handled."""
@@ -191,6 +209,13 @@ class Finisher:
             task_finished.send_robust(type(self.backend), task_result=result)
         except BaseException:  # noqa: BLE001
             task_finished.send_robust(type(self.backend), task_result=result)
+
+
+def recorded_already(target: Queue, lease: Lease) -> bool:
+    """Whether this very delivery has ended by a report of its worker; others may have followed."""
+    history = target.store.history([lease.life], since=lease.token)
+    own = [transition for transition in history if transition.token == lease.token]
+    return ended_by(own) is LostReason.FINISHED
 
 
 def say(word: str, outcome: Outcome, why: str = "") -> None:

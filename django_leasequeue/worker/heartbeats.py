@@ -56,7 +56,9 @@ class Heartbeats:
                 self.renew(delivery)
             if self.deliveries.all_stuck():
                 self.out_of_threads()
-            if not self.deliveries.in_hand():
+            if self.deliveries.in_hand():
+                session.restore()
+            else:
                 session.tidy()
 
     def stop(self) -> None:

@@ -32,13 +32,17 @@ class Session:
             self.altered.add(context["connection"].alias)
         return execute(sql, params, many, context)
 
-    def tidy(self) -> None:
-        """Close what was left open, what was altered, and what is broken or too old."""
+    def restore(self) -> None:
+        """Close what was left open or was altered by the site's code, and empty the query log."""
         reset_queries()
         for connection in connections.all(initialized_only=True):
             if connection.alias in self.altered or left_open(connection):
                 drop(connection)
         self.altered.clear()
+
+    def tidy(self) -> None:
+        """Close what is broken or too old, too, as Django does after a request."""
+        self.restore()
         close_old_connections()
 
 

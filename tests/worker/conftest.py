@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 from django.db import connections
+from django.dispatch import Signal
 
 from django_leasequeue.compat import task_backends
 from django_leasequeue.models import TaskTransition
@@ -139,6 +140,15 @@ def terminate_sessions() -> None:
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
             " WHERE datname = current_database() AND pid <> pg_backend_pid()"
         )
+
+
+@contextmanager
+def receiving(signal: Signal, receiver: Callable[..., None]) -> Iterator[None]:
+    signal.connect(receiver)
+    try:
+        yield
+    finally:
+        signal.disconnect(receiver)
 
 
 @pytest.fixture(params=["default", "sqlite"], ids=["postgres", "sqlite"])

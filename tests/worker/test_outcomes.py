@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from django.dispatch import Signal
 
 from django_leasequeue import signals
 from django_leasequeue.compat import TaskResultStatus, task_finished, task_started
 from tests.waiting import wait_for
 
 from . import tasks
-from .conftest import Site
+from .conftest import Site, receiving
 
 pytestmark = pytest.mark.django_db(databases=["default", "sqlite"], transaction=True)
 
@@ -23,15 +20,6 @@ pytestmark = pytest.mark.django_db(databases=["default", "sqlite"], transaction=
 def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
     ours = [record for record in caplog.records if record.name == "django_leasequeue"]
     return [record.getMessage() for record in ours if " id=" in record.getMessage()]
-
-
-@contextmanager
-def receiving(signal: Signal, receiver: Callable[..., None]) -> Iterator[None]:
-    signal.connect(receiver)
-    try:
-        yield
-    finally:
-        signal.disconnect(receiver)
 
 
 def test_tasks_sync_and_async_are_run_and_their_results_kept(site: Site) -> None:

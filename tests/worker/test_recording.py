@@ -1,0 +1,72 @@
+"""Recording outcomes where the database, or the site's receivers, get in the way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.db import OperationalError, connections, transaction
+
+from django_leasequeue import signals
+from django_leasequeue.compat import TaskResultStatus, task_finished
+from django_leasequeue.queue import Queue
+
+from . import tasks
+from .conftest import Site, receiving
+
+pytestmark = pytest.mark.django_db(databases=["default", "sqlite"], transaction=True)
+
+
+def test_a_finish_whose_answer_was_lost_counts_as_done(
+    site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The server has committed, the connection breaks before it can say so."""
+    losses: list[Any] = []
+
+    def lost(reason: Any, **_: Any) -> None:
+        losses.append(reason)
+
+    lose_answers(monkeypatch, "complete_many", "fail")
+    acked, failing = site.enqueue(tasks.add, 1, 2), site.enqueue(tasks.fail, "no")
+
+    with receiving(signals.lease_lost, lost):
+        site.drain()
+
+    acked.refresh()
+    failing.refresh()
+    assert acked.return_value == 3
+    assert (failing.status, failing.attempts) == (TaskResultStatus.FAILED, 3)
+    assert losses == []
+    assert "lost queue=" not in caplog.text
+
+
+def lose_answers(monkeypatch: pytest.MonkeyPatch, *moves: str) -> None:
+    """Let the first call of each move work, and fail all the same."""
+    for move in moves:
+        original = getattr(Queue, move)
+        answered: list[str] = []
+
+        def once(self: Queue, *args: Any, _move: Any = (original, answered), **kwargs: Any) -> Any:
+            original, answered = _move
+            answer = original(self, *args, **kwargs)
+            if not answered:
+                answered.append("lost")
+                raise OperationalError("server closed the connection unexpectedly")
+            return answer
+
+        monkeypatch.setattr(Queue, move, once)
+
+
+def test_a_receiver_that_leaves_a_transaction_open_loses_no_later_outcome(site: Site) -> None:
+    def poison(**_: Any) -> None:
+        transaction.atomic(using=site.using).__enter__()
+        connections[site.using].ensure_connection()
+
+    results = [site.enqueue(tasks.add, number, 1) for number in range(5)]
+
+    with receiving(task_finished, poison):
+        site.drain()
+
+    for result in results:
+        result.refresh()
+    assert [result.return_value for result in results] == [1, 2, 3, 4, 5]

@@ -18,7 +18,7 @@ import pytest
 from example_project import devdb
 from example_project.bootstrap import ROOT
 from example_project.devdb import Cluster, DevDBError
-from example_project.programs import account, all_programs
+from example_project.programs import Programs, account, all_programs
 
 PATIENCE = 20.0  # seconds
 
@@ -266,7 +266,7 @@ def test_the_next_programs_are_tried_where_the_first_ones_fail(
     for name in ("postgres", "initdb"):
         (broken / name).write_text("#!/bin/sh\nexit 1\n")
         (broken / name).chmod(0o755)
-    bad = devdb.Programs(broken, "99.0", "system")
+    bad = Programs(broken, "99.0", "system")
     monkeypatch.setattr(devdb, "all_programs", lambda: [bad, good])
 
     cluster = devdb.start(project, keep=False)

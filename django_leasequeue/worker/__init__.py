@@ -200,9 +200,10 @@ class Worker:
             )
 
     def out_of_threads(self) -> None:
-        logger.error("every thread is stuck in a task whose lease is over")
-        self.failed = True
-        self.stop()
+        if not self.failed:
+            logger.error("every thread is stuck in a task whose lease is over")
+            self.failed = True
+            self.stop()
 
     # The claimer's thread
 

@@ -96,6 +96,8 @@ class Heartbeats:
 
     def next_look(self, delivery: Delivery) -> float:
         """When it is worth looking at *delivery*: a heartbeat is due, or it may be stuck."""
+        if delivery.ended:
+            return inf
         if delivery.beat_at < inf:
             return delivery.beat_at
         left = delivery.seconds_left()
@@ -103,7 +105,8 @@ class Heartbeats:
 
     def due(self) -> list[Delivery]:
         now = time.monotonic()
-        return [each for each in self.deliveries.in_hand() if each.beat_at <= now]
+        in_hand = self.deliveries.in_hand()
+        return [each for each in in_hand if each.beat_at <= now and not each.ended]
 
     def renew(self, delivery: Delivery) -> None:
         if delivery.timed_out():

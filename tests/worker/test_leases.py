@@ -43,7 +43,7 @@ def test_details_reach_the_next_attempt_though_the_transaction_was_rolled_back(
     site: Site,
 ) -> None:
     if site.using == "sqlite":
-        pytest.skip("one writer: the task's own transaction keeps the heartbeat waiting")
+        pytest.skip("one writer: while a task holds a transaction no heartbeat is stored")
     result = site.enqueue(tasks.leave_details)
 
     site.drain()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from typing import Any
 
 import pytest
@@ -9,7 +11,9 @@ from django.db import OperationalError, connections, transaction
 
 from django_leasequeue import signals
 from django_leasequeue.compat import TaskResultStatus, task_finished
+from django_leasequeue.errors import QueueUnavailableError
 from django_leasequeue.queue import Queue
+from tests.waiting import wait_for
 
 from . import tasks
 from .conftest import Site, receiving
@@ -70,3 +74,28 @@ def test_a_receiver_that_leaves_a_transaction_open_loses_no_later_outcome(site: 
     for result in results:
         result.refresh()
     assert [result.return_value for result in results] == [1, 2, 3, 4, 5]
+
+
+def test_an_outcome_that_waits_for_the_database_costs_no_processor_time(
+    postgres: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A heartbeat was due meanwhile; it may neither be sent nor be waited for in a circle."""
+    away = threading.Event()
+
+    def refuse(*_: Any, **__: Any) -> None:
+        away.set()
+        raise QueueUnavailableError
+
+    with monkeypatch.context() as change:
+        change.setattr(Queue, "fail", refuse)
+        call = {"args": ["no"], "kwargs": {}}
+        postgres.queue.enqueue(call, path="tests.worker.tasks.fail", visibility=3, max_attempts=1)
+        with postgres.worker() as worker:
+            assert away.wait(10)
+            (delivery,) = worker.deliveries.in_hand()
+            wait_for(lambda: delivery.beat_at < time.monotonic())
+            before = time.process_time()
+            time.sleep(0.5)
+            assert time.process_time() - before < 0.1
+            change.undo()
+            wait_for(lambda: "dead" in postgres.kinds())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from uuid import UUID
 
 import pytest
 
@@ -10,7 +11,7 @@ from django_leasequeue.errors import LostReason
 from django_leasequeue.records import ALL, Depth
 from django_leasequeue.stores.base import Store
 from django_leasequeue.testing.clock import FakeClock
-from django_leasequeue.transitions import Kind, State
+from django_leasequeue.transitions import Kind, State, TaskRecord
 from tests.builders import (
     QUEUE,
     a_claim,
@@ -249,6 +250,22 @@ class TestHeartbeat:
         assert store.heartbeat(lease, '"late"') is None
         assert kinds(store, lease.life) == ["enqueued", "leased"]
 
+    @pytest.mark.parametrize("alias", ["memory", "sqlite"], indirect=True)
+    def test_a_lease_that_is_lost_between_the_look_and_the_lock_is_refused(
+        self, store: Store, other_store: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """PostgreSQL looks and locks in one statement."""
+        lease, look = a_lease(store), store.find
+
+        def look_while_another_adopts(life: UUID) -> TaskRecord | None:
+            seen = look(life)
+            other_store.adopt(QUEUE, "w")
+            return seen
+
+        monkeypatch.setattr(store, "find", look_while_another_adopts)
+
+        assert store.heartbeat(lease, None) is None
+
 
 class TestEndings:
     def test_a_completed_task_leaves_and_its_result_stays(self, store: Store) -> None:
@@ -293,8 +310,10 @@ class TestEndings:
         lease = a_lease(store)
         clock.set(3)
 
-        assert store.fail([a_failure(lease, kind)]) == {lease.token}
+        assert store.fail([a_failure(lease, kind, seconds=9)]) == {lease.token}
 
+        held = store.find(lease.life)
+        assert seconds(clock, held.visible_at if held else None) == (3 if dead else None)
         assert store.depth(QUEUE).dead == dead
         failed = store.history([lease.life])[-1]
         assert (failed.kind, seconds(clock, failed.at)) == (kind, 3)

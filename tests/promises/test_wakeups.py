@@ -1,9 +1,9 @@
-"""A waiting poll returns when there is something to do, and sleeps when there isn't."""
+"""What a sleeping poll is told on PostgreSQL, and what nobody is told; in real time."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
@@ -13,103 +13,9 @@ import pytest
 from django.db import connection, connections, transaction
 
 from django_leasequeue import Lease, Queue, wakeups
-from django_leasequeue.testing.clock import FakeClock
 from tests.waiting import in_thread, wait_for
 
-MakeQueue = Callable[..., Queue]
 NEVER = 3600.0
-
-
-def poll_asleep(queue: Queue, clock: FakeClock, wait: float) -> Future[Lease | None]:
-    """A poll in another thread that has gone to sleep by the time this returns."""
-    polling = in_thread(lambda: queue.poll(worker="sleeper", wait=wait))
-    wait_for(lambda: polling.done() or bool(clock.waiting))
-    return polling
-
-
-class TestByTheFakeClock:
-    """No real time passes: a poll returns when the clock is advanced, or something wakes it."""
-
-    def test_on_an_enqueue(self, make_queue: MakeQueue, clock: FakeClock) -> None:
-        queue = make_queue()
-        polling = poll_asleep(queue, clock, wait=30)
-
-        queue.enqueue({}, id="a")
-
-        lease = polling.result(timeout=10)
-        assert lease
-        assert lease.id == "a"
-        assert clock.now() == lease.leased_at
-
-    def test_on_a_retry_coming_due(self, make_queue: MakeQueue, clock: FakeClock) -> None:
-        queue = make_queue()
-        queue.enqueue({}, id="a")
-        [first] = queue.claim(worker="w")
-        queue.fail(first, "refused", retry_after=2)
-        polling = poll_asleep(queue, clock, wait=30)
-
-        clock.advance(2)
-
-        lease = polling.result(timeout=10)
-        assert lease
-        assert lease.attempt == 2
-
-    def test_on_a_retry_that_is_written_while_it_sleeps(
-        self, make_queue: MakeQueue, clock: FakeClock
-    ) -> None:
-        queue = make_queue()
-        queue.enqueue({}, id="a")
-        [first] = queue.claim(worker="w")
-        polling = poll_asleep(queue, clock, wait=20)
-
-        queue.fail(first, "refused", retry_after=0)
-
-        lease = polling.result(timeout=10)
-        assert lease
-        assert lease.attempt == 2
-
-    def test_on_a_deadline(self, make_queue: MakeQueue, clock: FakeClock) -> None:
-        queue = make_queue()
-        queue.enqueue({}, id="a", visibility=3)
-        queue.claim(worker="w")
-        polling = poll_asleep(queue, clock, wait=30)
-
-        clock.advance(3)
-
-        lease = polling.result(timeout=10)
-        assert lease
-        assert lease.attempt == 2
-
-    def test_at_its_end_with_nothing(self, make_queue: MakeQueue, clock: FakeClock) -> None:
-        queue = make_queue()
-        polling = poll_asleep(queue, clock, wait=4)
-
-        clock.advance(4)
-
-        assert polling.result(timeout=10) is None
-
-    @pytest.mark.parametrize("gesture", ["release", "redrive", "adopt"])
-    def test_on_a_task_given_back(
-        self, make_queue: MakeQueue, clock: FakeClock, gesture: str
-    ) -> None:
-        queue = make_queue()
-        queue.enqueue({}, id="a")
-        [lease] = queue.claim(worker="w")
-        if gesture == "redrive":
-            queue.fail(lease, "refused", retryable=False)
-        polling = poll_asleep(queue, clock, wait=20)
-
-        match gesture:
-            case "release":
-                queue.release(lease)
-            case "redrive":
-                queue.redrive(["a"])
-            case "adopt":
-                queue.adopt(worker="w")
-
-        again = polling.result(timeout=10)
-        assert again
-        assert again.token > lease.token
 
 
 @pytest.fixture

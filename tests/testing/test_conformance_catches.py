@@ -1,0 +1,269 @@
+"""The suite fails when it should: each store here breaks one promise, and is caught by name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from inspect import signature
+from typing import Any, Final
+
+import pytest
+
+from django_leasequeue import Lease, Queue, QueuePolicy
+from django_leasequeue.records import Admitted, EnqueuedTask
+from django_leasequeue.stores.memory import MemoryStore
+from django_leasequeue.testing.clock import FakeClock
+from django_leasequeue.testing.conformance import POLICY, WorkQueueConformance
+from django_leasequeue.testing.memory import MemoryQueue
+from django_leasequeue.transitions import Kind, State, TaskRecord, Transition, follow, overdue
+from django_leasequeue.wakeups import Wake
+
+
+class LiveAtItsDeadline(MemoryStore):
+    def lock_live(self, leases: Any, now: datetime) -> dict[int, TaskRecord]:
+        return super().lock_live(leases, now - timedelta(microseconds=1))
+
+
+class TokenNotCompared(MemoryStore):
+    def lock_live(self, leases: Any, now: datetime) -> dict[int, TaskRecord]:
+        return {
+            lease.token: task
+            for lease in leases
+            for task in self.lock(life=lease.life, state=State.LEASED)
+        }
+
+
+class ExpiredLeaseMayAct(MemoryStore):
+    def lock_live(self, leases: Any, now: datetime) -> dict[int, TaskRecord]:
+        return super().lock_live(leases, min((lease.leased_at for lease in leases), default=now))
+
+
+class OtherTokens(MemoryStore):
+    """Gives leases other tokens than the places of their rows in the log."""
+
+    def log(self, transition: Transition) -> Transition:
+        logged = super().log(transition)
+        if logged.kind is not Kind.LEASED:
+            return logged
+        return replace(logged, position=self.token_of(logged))
+
+    def token_of(self, leased: Transition) -> int:
+        raise NotImplementedError
+
+
+class AllLeasesOneToken(OtherTokens):
+    def token_of(self, leased: Transition) -> int:
+        return 1
+
+
+class TokenRestartsAtARedrive(OtherTokens):
+    def token_of(self, leased: Transition) -> int:
+        kinds = [each.kind for each in reversed(self.transitions)]
+        return kinds.index(Kind.REDRIVEN) if Kind.REDRIVEN in kinds else len(kinds)
+
+
+class TokenPerQueue(OtherTokens):
+    def token_of(self, leased: Transition) -> int:
+        return sum(each.queue == leased.queue for each in self.transitions)
+
+
+class OneAttemptTooMany(MemoryStore):
+    def enqueue(self, queue: str, tasks: Any) -> list[EnqueuedTask]:
+        return super().enqueue(queue, [replace(t, max_attempts=t.max_attempts + 1) for t in tasks])
+
+
+class ExpiredLastAttemptRedelivered(MemoryStore):
+    def written_down(self, task: TaskRecord, now: datetime) -> TaskRecord:
+        late = overdue(task, now)
+        return self.kept(task, replace(late, kind=Kind.LAPSED)) if late else task
+
+
+class NonRetryableRetried(MemoryStore):
+    def fail(self, failures: Any) -> set[int]:
+        return super().fail(
+            [
+                each if each.lease.last_attempt else replace(each, kind=Kind.RETRIED)
+                for each in failures
+            ]
+        )
+
+
+class RedriveKeepsTheCount(MemoryStore):
+    def log(self, transition: Transition) -> Transition:
+        if transition.kind is Kind.REDRIVEN:
+            transition = replace(transition, attempt=self.tasks[transition.life].attempt)
+        return super().log(transition)
+
+
+class RetryVisibleAtOnce(MemoryStore):
+    def fail(self, failures: Any) -> set[int]:
+        return super().fail([replace(failure, delay=timedelta(0)) for failure in failures])
+
+
+class HeartbeatDoesNotExtend(MemoryStore):
+    def log(self, transition: Transition) -> Transition:
+        if transition.kind is Kind.HEARTBEAT:
+            transition = replace(transition, visible_at=self.tasks[transition.life].visible_at)
+        return super().log(transition)
+
+
+class HeartbeatWithoutACap(MemoryStore):
+    def heartbeat(self, lease: Lease, details: str | None) -> Lease | None:
+        return super().heartbeat(replace(lease, max_lease=timedelta(days=1)), details)
+
+    def log(self, transition: Transition) -> Transition:
+        if transition.kind is Kind.HEARTBEAT:
+            visibility = self.tasks[transition.life].visibility
+            transition = replace(transition, visible_at=transition.at + visibility)
+        return super().log(transition)
+
+
+class HeartbeatLosesDetails(MemoryStore):
+    def heartbeat(self, lease: Lease, details: str | None) -> Lease | None:
+        return super().heartbeat(lease, None)
+
+
+class NewestFirst(MemoryStore):
+    def head(self, queue: str, tenant: str, now: datetime) -> TaskRecord | None:
+        tasks = [task for task in self.visible(queue, now) if task.tenant == tenant]
+        return max(tasks, key=lambda task: task.seq, default=None)
+
+
+class PriorityIgnored(MemoryStore):
+    def head(self, queue: str, tenant: str, now: datetime) -> TaskRecord | None:
+        tasks = [task for task in self.visible(queue, now) if task.tenant == tenant]
+        return min(tasks, key=lambda task: (task.visible_at, task.seq), default=None)
+
+
+class OneTenantStarvesAnother(MemoryStore):
+    def take_turn(self, queue: str, tenant: str, token: int) -> None:
+        """Never remembered: the first tenant is always next."""
+
+
+class NoWakeUp(MemoryStore):
+    def on_commit(self, act: Any, *, once: bool = True) -> None:
+        if not isinstance(act, Wake):
+            super().on_commit(act, once=once)
+
+
+class NoWakeUpForWhatComesDue(MemoryStore):
+    def next_due(self, queue: str) -> timedelta | None:
+        return None
+
+
+class DuplicateReplaces(MemoryStore):
+    def holder(self, queue: str, task: Admitted, now: datetime) -> TaskRecord | None:
+        for held in self.lock(queue=queue, tenant=task.tenant, id=task.id):
+            self.append(held, follow(held, Kind.CANCELLED, now))
+        return None
+
+
+class KeyNotFreedByDeath(MemoryStore):
+    def key_holder(self, queue: str, tenant: str, key: str | None, now: Any) -> TaskRecord | None:
+        tasks = self.matching(queue=queue, tenant=tenant, dedupe_key=key) if key else []
+        return tasks[0] if tasks else None
+
+
+class AckDoesNotRemove(MemoryStore):
+    def complete(self, finishes: Any) -> set[int]:
+        with self.moving() as now:
+            return set(self.lock_live([finish.lease for finish in finishes], now))
+
+
+class ReleaseCountsTheAttempt(MemoryStore):
+    def giving_back(self, task: TaskRecord, now: datetime) -> Transition:
+        return replace(super().giving_back(task, now), attempt=task.attempt)
+
+
+class ReleaseLosesThePlace(MemoryStore):
+    def giving_back(self, task: TaskRecord, now: datetime) -> Transition:
+        return replace(super().giving_back(task, now), visible_at=now)
+
+
+class AdoptionOfEverybody(MemoryStore):
+    def lock(self, *, wait: bool = True, **match: Any) -> list[TaskRecord]:
+        match.pop("worker", None)
+        return super().lock(wait=wait, **match)
+
+
+class OtherTenantsLettersAreFound(MemoryStore):
+    def held(self, queue: str, id: str, tenant: str) -> TaskRecord | None:
+        return next(iter(self.matching(queue=queue, id=id)), None)
+
+    def candidates(self, match: dict[str, Any]) -> Any:
+        return self.tasks.values()
+
+
+CAUGHT: Final[list[tuple[type[MemoryStore], str, tuple[str, ...]]]] = [
+    (LiveAtItsDeadline, "a_lease_is_over_at_the_very_instant_of_its_deadline", ("complete",)),
+    (TokenNotCompared, "a_superseded_lease_moves_nothing", ("complete",)),
+    (ExpiredLeaseMayAct, "a_lease_is_over_at_the_very_instant_of_its_deadline", ("fail",)),
+    (AllLeasesOneToken, "tokens_are_unique_over_all_queues_and_grow", ()),
+    (TokenRestartsAtARedrive, "a_redriven_task_gets_a_larger_token", ()),
+    (TokenRestartsAtARedrive, "timeline_one", ()),
+    (TokenPerQueue, "tokens_are_unique_over_all_queues_and_grow", ()),
+    (OneAttemptTooMany, "the_last_attempt_that_fails_is_the_last", ()),
+    (OneAttemptTooMany, "the_last_attempt_that_lapses_is_the_last", ()),
+    (ExpiredLastAttemptRedelivered, "the_last_attempt_that_lapses_is_the_last", ()),
+    (ExpiredLastAttemptRedelivered, "timeline_one", ()),
+    (NonRetryableRetried, "a_failure_for_good_is_not_retried", ()),
+    (RedriveKeepsTheCount, "a_redriven_task_starts_again_with_what_it_had", ()),
+    (RedriveKeepsTheCount, "timeline_one", ()),
+    (RetryVisibleAtOnce, "a_retry_waits_out_its_delay", ()),
+    (HeartbeatDoesNotExtend, "a_heartbeat_moves_the_deadline_and_is_capped", ()),
+    (HeartbeatDoesNotExtend, "timeline_two", ()),
+    (HeartbeatWithoutACap, "a_heartbeat_moves_the_deadline_and_is_capped", ()),
+    (HeartbeatLosesDetails, "details_stay_until_others_come_and_reach_the_next_attempt", ()),
+    (NewestFirst, "first_come_first_served", ()),
+    (PriorityIgnored, "inside_a_tenant_priority_then_time_then_enqueue_order", ()),
+    (OneTenantStarvesAnother, "a_single_task_is_served_within_one_lap_of_a_crowd", ()),
+    (OneTenantStarvesAnother, "tenants_take_turns_claim_by_claim", ()),
+    (NoWakeUp, "a_poll_is_woken_by_an_enqueue", ()),
+    (NoWakeUp, "a_poll_is_woken_by_a_task_given_back", ("release",)),
+    (NoWakeUpForWhatComesDue, "a_poll_returns_when_a_retry_comes_due", ()),
+    (NoWakeUpForWhatComesDue, "a_poll_returns_when_a_lease_lapses", ()),
+    (DuplicateReplaces, "a_held_id_comes_back_as_a_duplicate_and_replaces_nothing", ()),
+    (KeyNotFreedByDeath, "a_dead_letter_holds_its_id_and_lets_go_of_its_key", ()),
+    (AckDoesNotRemove, "a_completed_task_leaves_for_good", ()),
+    (ReleaseCountsTheAttempt, "a_released_task_has_its_attempt_and_its_place_back", ()),
+    (ReleaseLosesThePlace, "a_released_task_has_its_attempt_and_its_place_back", ()),
+    (AdoptionOfEverybody, "adoption_gives_back_the_live_leases_of_one_name", ()),
+    (OtherTenantsLettersAreFound, "an_id_of_another_tenant_is_nobodys", ()),
+]
+
+
+class Suite(WorkQueueConformance):
+    """The suite run by hand, one test at a time, on a store that is given."""
+
+    patience_seconds = 0.3
+
+    def __init__(self, store: type[MemoryStore]) -> None:
+        self.clock_of_it = FakeClock()
+        self.store = store(self.clock_of_it)
+
+    def make_queue(
+        self, name: str = "emails", *, policy: QueuePolicy | None = POLICY, clock: Any = None
+    ) -> Queue:
+        return MemoryQueue(name, policy=policy, clock=self.clock_of_it, store=self.store)
+
+    def play(self, test: str, *parameters: str) -> None:
+        method = getattr(self, f"test_{test}")
+        given = {"clock": self.clock_of_it, "make": self.make_queue, "queue": self.make_queue()}
+        names = list(signature(method).parameters)
+        fixtures = {name: given[name] for name in names if name in given}
+        others = [name for name in names if name not in given]
+        method(**fixtures, **dict(zip(others, parameters, strict=True)))
+
+
+@pytest.mark.parametrize(
+    ("store", "test", "parameters"),
+    CAUGHT,
+    ids=["-".join([store.__name__, test, *parameters]) for store, test, parameters in CAUGHT],
+)
+def test_a_broken_implementation_is_caught(
+    store: type[MemoryStore], test: str, parameters: tuple[str, ...]
+) -> None:
+    Suite(MemoryStore).play(test, *parameters)  # what isn't broken passes
+
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
+        Suite(store).play(test, *parameters)

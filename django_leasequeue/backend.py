@@ -42,43 +42,15 @@ from .tasks import (
 from .transitions import Kind, Transition, born, fold_all
 
 
-class LeaseQueueBackend(BaseTaskBackend):
-    """Queues the tasks of django.tasks; ``leasequeue_worker`` runs them.
-
-    ``clock`` is where the time comes from, None: the database. Tests set a FakeClock.
-    """
+class LeaseTaskBackend(BaseTaskBackend):
+    """Takes our tasks, and refuses what couldn't be queued; what it does with them, others say."""
 
     task_class = LeaseTask
-    supports_defer = True
-    supports_async_task = True
-    supports_get_result = True
-    supports_priority = True
-    leases_tasks = True  # by this the settings' other readers know our backends
-    clock: Clock | None = None
-
-    def __init__(self, alias: str, params: dict[str, Any]) -> None:
-        super().__init__(alias, params)
-        self.opened: dict[str, Queue] = {}
 
     @cached_property
     def lease_options(self) -> Options:
         """The OPTIONS, parsed when first needed, so that a system check can tell what is wrong."""
         return parse(self.options)
-
-    @cached_property
-    def store(self) -> Store:
-        return store_for(self.lease_options.using, self.clock)
-
-    def queue(self, name: str) -> Queue:
-        """The queue *name*, opened once."""
-        if name not in self.opened:
-            self.opened[name] = Queue(
-                name,
-                using=self.lease_options.using,
-                policy=self.lease_options.policy_of(name),
-                clock=self.clock,
-            )
-        return self.opened[name]
 
     def validate_task(self, task: Task[..., Any]) -> None:
         """Refuse what can't be queued, or could not be found by a worker.
@@ -106,6 +78,39 @@ class LeaseQueueBackend(BaseTaskBackend):
         self.lease_options.policy_of(task.queue_name).limits(
             max_attempts=task.max_attempts, visibility=task.visibility, max_lease=task.max_lease
         )
+
+
+class LeaseQueueBackend(LeaseTaskBackend):
+    """Queues the tasks of django.tasks; ``leasequeue_worker`` runs them.
+
+    ``clock`` is where the time comes from, None: the database. Tests set a FakeClock.
+    """
+
+    supports_defer = True
+    supports_async_task = True
+    supports_get_result = True
+    supports_priority = True
+    leases_tasks = True  # by this the settings' other readers know our backends
+    clock: Clock | None = None
+
+    def __init__(self, alias: str, params: dict[str, Any]) -> None:
+        super().__init__(alias, params)
+        self.opened: dict[str, Queue] = {}
+
+    @cached_property
+    def store(self) -> Store:
+        return store_for(self.lease_options.using, self.clock)
+
+    def queue(self, name: str) -> Queue:
+        """The queue *name*, opened once."""
+        if name not in self.opened:
+            self.opened[name] = Queue(
+                name,
+                using=self.lease_options.using,
+                policy=self.lease_options.policy_of(name),
+                clock=self.clock,
+            )
+        return self.opened[name]
 
     def enqueue(
         self, task: Task[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]

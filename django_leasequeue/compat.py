@@ -9,12 +9,16 @@ import django
 if TYPE_CHECKING or django.VERSION >= (6, 0):
     from django.tasks import TaskResultStatus, default_task_backend, task_backends
     from django.tasks.backends.base import BaseTaskBackend
+    from django.tasks.backends.dummy import DummyBackend
+    from django.tasks.backends.immediate import ImmediateBackend
     from django.tasks.base import Task, TaskContext, TaskError, TaskResult
     from django.tasks.exceptions import InvalidTask, TaskResultDoesNotExist
     from django.tasks.signals import task_enqueued, task_finished, task_started
 else:
     from django_tasks import TaskResultStatus, default_task_backend, task_backends
     from django_tasks.backends.base import BaseTaskBackend
+    from django_tasks.backends.dummy import DummyBackend
+    from django_tasks.backends.immediate import ImmediateBackend
     from django_tasks.base import Task, TaskContext, TaskError, TaskResult
     from django_tasks.exceptions import InvalidTaskError as InvalidTask, TaskResultDoesNotExist
     from django_tasks.signals import task_enqueued, task_finished, task_started
@@ -34,7 +38,9 @@ else:
 
 __all__ = [
     "BaseTaskBackend",
+    "DummyBackend",
     "GenericTask",
+    "ImmediateBackend",
     "InvalidTask",
     "P",
     "R",

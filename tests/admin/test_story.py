@@ -28,6 +28,7 @@ def a_letter_with_a_past(queue: Queue) -> int:
 
 
 def test_every_attempt_of_every_round_is_told(desk: Desk, emails: Queue) -> None:
+    """G21"""
     letter = a_letter_with_a_past(emails)
 
     story = desk.story(letter).context["story"]
@@ -62,6 +63,7 @@ def test_errors_are_told_in_full_and_acts_with_who_and_why(desk: Desk, emails: Q
 def test_one_who_may_not_view_payloads_sees_neither_payload_nor_details_nor_result(
     make_desk: MakeDesk, emails: Queue
 ) -> None:
+    """G45"""
     letter = a_dead_letter(emails, "a", payload={"card": "4111"})
     emails.redrive(["a"])
     lease = poll(emails)

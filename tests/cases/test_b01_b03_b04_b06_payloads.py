@@ -31,6 +31,7 @@ UNSTORABLE = [
 @on_databases
 @pytest.mark.parametrize("payload", UNSTORABLE, ids=range(len(UNSTORABLE)))
 def test_the_callers_transaction_goes_on(make_queue: MakeQueue, payload: Any) -> None:
+    """G36"""
     queue = make_queue()
 
     with transaction.atomic(using=queue.using):
@@ -47,6 +48,7 @@ def test_the_callers_transaction_goes_on(make_queue: MakeQueue, payload: Any) ->
 
 @pytest.mark.parametrize("payload", UNSTORABLE, ids=range(len(UNSTORABLE)))
 def test_the_message_never_quotes_the_value(make_queue: MakeQueue, payload: Any) -> None:
+    """G36"""
     with pytest.raises(InvalidTaskError) as refused:
         make_queue().enqueue({"secret-to-nobody": payload, "password": "hunter2"})
 

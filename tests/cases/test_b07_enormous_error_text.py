@@ -12,6 +12,7 @@ pytestmark = pytest.mark.django_db(databases=["default", "sqlite"], transaction=
 
 
 def test_enormous_errors_end_as_the_policy_says_and_the_work_goes_on(site: Site) -> None:
+    """G37"""
     enormous = [
         site.enqueue(tasks.raise_twenty_megabytes, kind) for kind in ("long", "deep", "chained")
     ]

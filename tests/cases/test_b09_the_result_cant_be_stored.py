@@ -13,6 +13,7 @@ pytestmark = pytest.mark.django_db(databases=["default", "sqlite"], transaction=
 
 @pytest.mark.parametrize("kind", ["object", "set", "large", "deep"])
 def test_the_work_is_done_once_and_the_result_is_a_marked_note(site: Site, kind: str) -> None:
+    """G37"""
     result = site.enqueue(tasks.return_unstorable, kind)
 
     site.drain()

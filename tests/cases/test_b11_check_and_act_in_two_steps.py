@@ -13,6 +13,7 @@ MakeQueue = Callable[..., Queue]
 
 
 def test_redriving_an_old_list_leaves_what_was_done_meanwhile_alone(make_queue: MakeQueue) -> None:
+    """G22"""
     queue = make_queue()
     task = queue.enqueue({}, id="a")
     queue.fail(queue.claim(worker="w")[0], "refused", retryable=False)
@@ -27,6 +28,7 @@ def test_redriving_an_old_list_leaves_what_was_done_meanwhile_alone(make_queue: 
 
 
 def test_after_an_adoption_the_old_worker_is_refused(make_queue: MakeQueue) -> None:
+    """G11, G20"""
     queue = make_queue()
     queue.enqueue({}, id="a")
     [lease] = queue.claim(worker="w")
@@ -40,6 +42,7 @@ def test_after_an_adoption_the_old_worker_is_refused(make_queue: MakeQueue) -> N
 
 
 def test_after_a_cancel_every_call_is_refused_and_says_so(make_queue: MakeQueue) -> None:
+    """G11, G23"""
     queue = make_queue()
     task = queue.enqueue({}, id="a")
     [lease] = queue.claim(worker="w")
@@ -65,6 +68,7 @@ def test_after_a_cancel_every_call_is_refused_and_says_so(make_queue: MakeQueue)
 def test_a_finish_after_the_deadline_is_refused_though_nobody_wrote_the_lapse_down(
     make_queue: MakeQueue, clock: FakeClock
 ) -> None:
+    """G8, G11"""
     queue = make_queue()
     queue.enqueue({}, id="a", visibility=30)
     [lease] = queue.claim(worker="w")

@@ -11,6 +11,7 @@ pytestmark = pytest.mark.django_db(databases=["default", "sqlite"], transaction=
 
 
 def test_tasks_that_never_let_go_of_the_interpreter_are_renewed_all_the_same(site: Site) -> None:
+    """G39"""
     results = [site.enqueue(tasks.compute, 3.5) for _ in range(3)]
 
     site.drain(threads=3)

@@ -12,6 +12,7 @@ pytestmark = pytest.mark.django_db(databases=["default", "sqlite"], transaction=
 
 
 def test_two_workers_share_four_tasks_and_no_lease_lapses(site: Site) -> None:
+    """G39"""
     results = [site.enqueue(tasks.take_a_moment) for _ in range(4)]
 
     with site.worker() as first, site.worker() as second:

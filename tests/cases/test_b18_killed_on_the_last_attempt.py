@@ -17,6 +17,7 @@ MakeQueue = Callable[..., Queue]
 def test_it_is_dead_at_its_deadline_though_nothing_runs(
     make_queue: MakeQueue, clock: FakeClock, attempts: int
 ) -> None:
+    """G9, G17"""
     queue = make_queue()
     queue.enqueue({}, id="a", dedupe_key="k", max_attempts=attempts, visibility=30)
     for _ in range(attempts):

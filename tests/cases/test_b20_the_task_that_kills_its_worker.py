@@ -18,6 +18,7 @@ pytestmark = pytest.mark.django_db(databases=["default", "sqlite"], transaction=
 def test_it_dies_after_its_attempts_and_the_healthy_ones_are_done(
     postgres: Site, tmp_path: Path
 ) -> None:
+    """G17"""
     site, diary = postgres, tmp_path / "pids"
     deadly = site.enqueue(tasks.kill_the_worker, str(diary))
     healthy = [site.enqueue(tasks.add, number, 1) for number in range(5)]

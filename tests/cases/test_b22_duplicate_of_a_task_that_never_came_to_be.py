@@ -55,6 +55,7 @@ def undo() -> None:
 
 @pytest.mark.parametrize("names", [{"dedupe_key": "k"}, {"id": "a"}], ids=["key", "id"])
 def test_after_a_rollback_the_second_is_stored(queue: Queue, names: dict[str, str]) -> None:
+    """G2, G4"""
     first, second = second_enqueue_waits_for_first(queue, undo, **names)
 
     assert not second.duplicate
@@ -65,6 +66,7 @@ def test_after_a_rollback_the_second_is_stored(queue: Queue, names: dict[str, st
 
 @pytest.mark.parametrize("names", [{"dedupe_key": "k"}, {"id": "a"}], ids=["key", "id"])
 def test_after_a_commit_the_second_is_a_duplicate(queue: Queue, names: dict[str, str]) -> None:
+    """G2, G4"""
     first, second = second_enqueue_waits_for_first(queue, lambda: None, **names)
 
     assert second.duplicate

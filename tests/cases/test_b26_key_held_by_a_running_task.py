@@ -13,6 +13,7 @@ MakeQueue = Callable[..., Queue]
 def test_the_running_task_comes_back_and_the_answer_says_that_it_runs(
     make_queue: MakeQueue,
 ) -> None:
+    """G4"""
     queue = make_queue()
     first = queue.enqueue({"n": 1}, dedupe_key="k")
     waiting = queue.enqueue({"n": 2}, dedupe_key="k")

@@ -14,6 +14,7 @@ def three_letters_one_with_a_live_twin(queue: Queue) -> list[int]:
 
 
 def test_in_the_admin(desk: Desk, emails: Queue) -> None:
+    """G22"""
     letters = three_letters_one_with_a_live_twin(emails)
 
     said = desk.redrive(*letters, reason="again")
@@ -27,6 +28,7 @@ def test_in_the_admin(desk: Desk, emails: Queue) -> None:
 
 
 def test_by_the_call(emails: Queue) -> None:
+    """G22"""
     three_letters_one_with_a_live_twin(emails)
 
     batch = emails.redrive(["a", "b", "c"], by="7 bob")

@@ -11,6 +11,7 @@ MakeQueue = Callable[..., Queue]
 
 
 def test_only_dead_letters_move(make_queue: MakeQueue) -> None:
+    """G22"""
     queue = make_queue()
     for id in ("leased", "acked", "cancelled", "dead"):
         queue.enqueue({}, id=id)
@@ -40,6 +41,7 @@ def test_only_dead_letters_move(make_queue: MakeQueue) -> None:
 
 
 def test_no_ids_move_nothing(make_queue: MakeQueue) -> None:
+    """G22"""
     queue = make_queue()
     queue.enqueue({}, id="a")
     queue.fail(queue.claim(worker="w")[0], "refused", retryable=False)
@@ -49,6 +51,7 @@ def test_no_ids_move_nothing(make_queue: MakeQueue) -> None:
 
 
 def test_redriving_all_leaves_other_tenants_and_held_keys_alone(make_queue: MakeQueue) -> None:
+    """G22, G24"""
     queue = make_queue()
     for tenant in ("x", "y"):
         for number in range(3):

@@ -25,6 +25,7 @@ class Undo(Exception):
 
 
 def test_rolled_back_it_never_was(queue: Queue) -> None:
+    """G2"""
     with pytest.raises(Undo), transaction.atomic(using=queue.using):
         task = queue.enqueue({})
         raise Undo
@@ -34,6 +35,7 @@ def test_rolled_back_it_never_was(queue: Queue) -> None:
 
 
 def test_before_the_commit_nobody_else_sees_it(queue: Queue) -> None:
+    """G2"""
     if queue.using == "sqlite":
         return  # there nobody else claims while a transaction writes
     with transaction.atomic(using=queue.using):
@@ -44,6 +46,7 @@ def test_before_the_commit_nobody_else_sees_it(queue: Queue) -> None:
 
 
 def test_a_savepoint_takes_its_own_tasks_with_it(queue: Queue) -> None:
+    """G2"""
     with transaction.atomic(using=queue.using):
         queue.enqueue({}, id="kept")
         with pytest.raises(Undo), transaction.atomic(using=queue.using):
@@ -80,6 +83,7 @@ def test_a_lease_cant_be_taken_inside_a_transaction(queue: Queue, call: str) -> 
 
 
 def test_work_and_acknowledgement_are_one_commit(queue: Queue) -> None:
+    """G38"""
     queue.enqueue({}, id="a")
     [lease] = queue.claim(worker="w")
 
@@ -93,6 +97,7 @@ def test_work_and_acknowledgement_are_one_commit(queue: Queue) -> None:
 
 
 def test_a_lost_lease_dooms_the_block_even_where_the_error_is_swallowed(queue: Queue) -> None:
+    """G38"""
     lease = lost_lease(queue)
 
     with transaction.atomic(using=queue.using):

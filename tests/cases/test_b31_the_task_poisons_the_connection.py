@@ -28,6 +28,7 @@ def kept_connections(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_failure_is_recorded_as_the_task_raised_it_and_the_next_task_works(
     site: Site, how: str
 ) -> None:
+    """G41"""
     poisonous = site.enqueue(tasks.poison, how)
     following = site.enqueue(tasks.count_groups)
 
@@ -42,6 +43,7 @@ def test_the_failure_is_recorded_as_the_task_raised_it_and_the_next_task_works(
 
 @pytest.mark.parametrize("how", SETTINGS)
 def test_settings_of_a_session_go_with_it(postgres: Site, how: str) -> None:
+    """G41"""
     postgres.enqueue(tasks.poison, how)
     following = postgres.enqueue(tasks.count_groups)
 
@@ -52,6 +54,7 @@ def test_settings_of_a_session_go_with_it(postgres: Site, how: str) -> None:
 
 
 def test_between_tasks_no_session_is_idle_in_a_transaction(postgres: Site) -> None:
+    """G41"""
     with postgres.worker():
         for how in POISONS:
             postgres.enqueue(tasks.poison, how)

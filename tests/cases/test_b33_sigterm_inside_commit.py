@@ -44,6 +44,7 @@ def signal_sent_during_claim(signum: int, milliseconds: int) -> Iterator[None]:
 
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
 def test_the_task_is_acked_or_ready_as_if_nobody_had_claimed_it(site: Site, signum: int) -> None:
+    """G40"""
     for milliseconds in range(0, 20, 2):
         result = site.enqueue(tasks.add, 1, 2)
         worker = Worker(task_backends[site.alias], ["work"])  # type: ignore[arg-type]
@@ -60,6 +61,7 @@ def test_the_task_is_acked_or_ready_as_if_nobody_had_claimed_it(site: Site, sign
 
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
 def test_an_idle_worker_leaves_at_once_and_in_peace(postgres: Site, signum: int) -> None:
+    """G40"""
     process: Any = postgres.start()
     wait_until_said(process, "started")
 

@@ -16,6 +16,7 @@ pytestmark = pytest.mark.django_db(databases=["default", "sqlite"], transaction=
 
 
 def test_the_first_signal_lets_a_task_run_renewed_and_the_second_is_final(postgres: Site) -> None:
+    """G40"""
     result = postgres.enqueue(tasks.sleep_at_first, 60)
     process = running(postgres)
 
@@ -34,6 +35,7 @@ def test_the_first_signal_lets_a_task_run_renewed_and_the_second_is_final(postgr
 
 
 def test_a_killed_workers_task_is_done_elsewhere(postgres: Site) -> None:
+    """G40"""
     result = postgres.enqueue(tasks.sleep_at_first, 60)
     process = running(postgres)
 
@@ -43,6 +45,7 @@ def test_a_killed_workers_task_is_done_elsewhere(postgres: Site) -> None:
 
 
 def test_after_the_grace_the_worker_leaves_and_says_what_it_leaves(postgres: Site) -> None:
+    """G40"""
     postgres.enqueue(tasks.sleep_at_first, 60)
     process = running(postgres, "--grace", "0.2")
 

@@ -21,6 +21,7 @@ pytestmark = pytest.mark.django_db(databases=["default", "sqlite"], transaction=
 
 
 def test_a_worker_whose_sessions_are_cut_off_does_the_next_task(postgres: Site) -> None:
+    """G42"""
     postgres.enqueue(tasks.add, 0, 0)
 
     with postgres.worker() as worker:
@@ -33,6 +34,7 @@ def test_a_worker_whose_sessions_are_cut_off_does_the_next_task(postgres: Site) 
 
 
 def test_a_task_that_runs_meanwhile_is_recorded_afterwards(postgres: Site) -> None:
+    """G42"""
     result = postgres.enqueue(tasks.wait_at_the_gate)
 
     with postgres.worker():
@@ -57,6 +59,7 @@ def server() -> Iterator[devdb.Cluster]:
 
 
 def test_a_stopped_server_is_waited_for_and_sigterm_ends_the_wait(server: devdb.Cluster) -> None:
+    """G42"""
     site = Site("default")
     place = {"DATABASE_URL": server.url, "TEST_DATABASES": "{}"}
     where = dict(os.environ) | place | {"DJANGO_SETTINGS_MODULE": "tests.worker.site"}

@@ -36,6 +36,7 @@ def listeners() -> set[int]:
 
 
 def test_cut_off_three_times_it_listens_again_each_time(queue: Queue) -> None:
+    """G31"""
     polling = in_thread(lambda: queue.poll(worker="sleeper", wait=120))
     for _ in range(3):
         wait_for(lambda: polling.done() or bool(listeners()))
@@ -52,6 +53,7 @@ def test_cut_off_three_times_it_listens_again_each_time(queue: Queue) -> None:
 
 
 def test_a_task_of_the_time_between_is_found_by_the_look_after_it(queue: Queue) -> None:
+    """G31"""
     polling = in_thread(lambda: queue.poll(worker="sleeper", wait=120))
     wait_for(lambda: polling.done() or bool(listeners()))
     wakeups_in_process, wakeups.asleep = wakeups.asleep, type(wakeups.asleep)()

@@ -19,6 +19,7 @@ def crowd(queue: Queue, size: int = 300) -> None:
 
 
 def test_a_single_task_is_served_within_one_lap_of_claims_of_one(make_queue: MakeQueue) -> None:
+    """G26"""
     queue = make_queue()
     crowd(queue)
 
@@ -28,6 +29,7 @@ def test_a_single_task_is_served_within_one_lap_of_claims_of_one(make_queue: Mak
 
 
 def test_the_turn_is_kept_by_the_queue_not_by_the_claimer(make_queue: MakeQueue) -> None:
+    """G26"""
     crowd(make_queue())
 
     served = [make_queue().claim(worker=f"w{n}")[0].tenant for n in range(4)]
@@ -36,6 +38,7 @@ def test_the_turn_is_kept_by_the_queue_not_by_the_claimer(make_queue: MakeQueue)
 
 
 def test_a_batch_interleaves_and_tops_up_from_who_has_more(make_queue: MakeQueue) -> None:
+    """G26"""
     queue = make_queue()
     crowd(queue)
 

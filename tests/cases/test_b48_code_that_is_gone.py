@@ -48,6 +48,7 @@ def test_every_page_shows_the_path_as_text(desk: Desk, emails: Queue, path: str)
 def test_a_module_that_raises_is_not_imported(
     desk: Desk, emails: Queue, raising_module: str
 ) -> None:
+    """G43"""
     letter = a_dead_letter(emails, "a", path=raising_module)
 
     pages = [desk.page(), desk.page(q="b48"), desk.story(letter), desk.ask(letter)]

@@ -14,6 +14,7 @@ pytestmark = pytest.mark.django_db(databases=["default", "sqlite"], transaction=
 def test_tasks_of_a_lost_function_fail_clearly_and_the_others_are_done(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """G43"""
     lost = [site.enqueue(tasks.add, number, 1) for number in range(10)]
     healthy = [site.enqueue(tasks.count_groups) for _ in range(5)]
     monkeypatch.delattr(tasks, "add")

@@ -42,6 +42,7 @@ def test_a_twin_takes_the_same_arguments(name: str) -> None:
 
 
 def test_the_whole_life_of_a_task_by_twins(make_queue: MakeQueue) -> None:
+    """G44"""
     queue = make_queue()
 
     async def life() -> list[Any]:
@@ -87,6 +88,7 @@ def test_twenty_at_once_are_all_stored(make_queue: MakeQueue) -> None:
 
 @on_databases
 def test_a_twin_joins_the_callers_transaction(make_queue: MakeQueue) -> None:
+    """G44"""
     queue = make_queue()
 
     async def enqueue() -> None:
@@ -100,6 +102,7 @@ def test_a_twin_joins_the_callers_transaction(make_queue: MakeQueue) -> None:
 
 
 def test_a_cancelled_claim_gives_back_what_it_got(make_queue: MakeQueue) -> None:
+    """G44"""
     queue = make_queue()
     queue.enqueue({}, id="a")
     claim = queue.claim
@@ -152,6 +155,8 @@ def test_apoll_sleeps_beside_a_running_loop_and_is_woken(queue: Queue) -> None:
 
 
 def test_a_cancelled_apoll_leaves_no_lease_behind(queue: Queue) -> None:
+    """G44"""
+
     async def main() -> None:
         polling = asyncio.ensure_future(queue.apoll(worker="w", wait=30))
         await asyncio.wait_for(until_asleep(), 10)

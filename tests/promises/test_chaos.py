@@ -68,6 +68,7 @@ def effects(queue: Queue) -> Iterator[Effects]:
 def test_deaths_and_late_answers_neither_lose_nor_repeat_anything(
     queue: Queue, effects: Effects, clock: FakeClock, seed: int
 ) -> None:
+    """G11, G15, G33"""
     dice = random.Random(seed)
     tasks = queue.enqueue_many(
         {"payload": {}, "id": f"t{n}", "tenant": dice.choice("xyz")} for n in range(TASKS)

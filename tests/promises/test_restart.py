@@ -48,6 +48,7 @@ def kill(server: devdb.Cluster) -> None:
 def test_a_killed_server_comes_back_with_every_task_and_larger_tokens(
     server: devdb.Cluster, django_db_blocker: pytest.FixtureRequest
 ) -> None:
+    """G1, G10"""
     with django_db_blocker.unblock():  # type: ignore[attr-defined]
         call_command("migrate", "leasequeue", database=ALIAS, verbosity=0)
         queue = Queue("emails", using=ALIAS)

@@ -63,7 +63,7 @@ def poll_listening(queue: Queue) -> Future[Lease | None]:
 
 @pytest.mark.parametrize("name", ["emails", "é" * 40, "with ' quote; and Capitals", "q" * 100])
 def test_a_notification_wakes_a_listening_poll(queue: Queue, name: str) -> None:
-    """Names that are no channel names work alike: the name travels in the payload."""
+    """G28: Names that are no channel names work alike: the name travels in the payload."""
     queue.name = name
     polling = poll_listening(queue)
 
@@ -77,6 +77,7 @@ def test_a_notification_wakes_a_listening_poll(queue: Queue, name: str) -> None:
 def test_nobody_is_notified_while_nobody_sleeps(
     queue: Queue, notes: psycopg.Connection[Any]
 ) -> None:
+    """G32"""
     queue.enqueue({})
 
     assert heard(notes) == []
@@ -85,6 +86,7 @@ def test_nobody_is_notified_while_nobody_sleeps(
 def test_many_enqueues_of_one_transaction_notify_once_and_after_the_commit(
     queue: Queue, notes: psycopg.Connection[Any]
 ) -> None:
+    """G32"""
     polling = poll_listening(queue)
 
     with transaction.atomic():
@@ -113,6 +115,7 @@ def test_a_rolled_back_savepoint_takes_only_its_own_wake_with_it(
 
 
 def test_a_rollback_notifies_nobody(queue: Queue, notes: psycopg.Connection[Any]) -> None:
+    """G32"""
     polling = poll_listening(queue)
 
     with pytest.raises(ZeroDivisionError), transaction.atomic():
@@ -125,7 +128,7 @@ def test_a_rollback_notifies_nobody(queue: Queue, notes: psycopg.Connection[Any]
 
 
 def test_an_enqueue_between_the_look_and_the_sleep_is_not_missed(queue: Queue) -> None:
-    """The race that a notification after the commit opens: announced, looked, not yet asleep."""
+    """G28: the race of a notification after the commit: announced, looked, not yet asleep."""
     looked, go_on = threading.Event(), threading.Event()
     ask = queue.claim_one
 

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.django_db(databases=["default", "sqlite"], transaction=
 
 
 def test_a_task_longer_than_its_lease_is_renewed_and_runs_once(site: Site) -> None:
-    """Four thirds of the visibility: without heartbeats a second attempt would begin."""
+    """G39: Four thirds of the visibility: without heartbeats a second attempt would begin."""
     result = site.enqueue(tasks.take_long, 1.2)
 
     site.drain()
@@ -42,6 +42,7 @@ def test_a_short_task_causes_no_heartbeat(site: Site) -> None:
 def test_details_reach_the_next_attempt_though_the_transaction_was_rolled_back(
     site: Site,
 ) -> None:
+    """G13"""
     if site.using == "sqlite":
         pytest.skip("one writer: while a task holds a transaction no heartbeat is stored")
     result = site.enqueue(tasks.leave_details)
@@ -100,7 +101,7 @@ def test_a_worker_whose_every_thread_is_stuck_ends_with_a_failure(site: Site) ->
 def test_nothing_starts_on_a_lease_that_has_run_out(
     site: Site, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Judged from when the claim was sent: its answer may have been under way for long."""
+    """G39: Judged from when the claim was sent: its answer may have been under way for long."""
     site.enqueue(tasks.add, 1, 2)
     [lease] = site.queue.claim(worker="w")
     late = Delivery(queue=site.queue, lease=lease, sent_at=time.monotonic() - lease.seconds_left)
@@ -119,6 +120,7 @@ def test_current_lease_says_where_it_belongs() -> None:
 
 
 def test_what_was_claimed_and_never_started_is_given_back_uncounted(site: Site) -> None:
+    """G19"""
     running, waiting = site.enqueue(tasks.wait_at_the_gate), site.enqueue(tasks.add, 1, 2)
 
     with site.worker() as worker:

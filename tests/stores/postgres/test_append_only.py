@@ -42,6 +42,7 @@ def execute(sql: str) -> None:
     ],
 )
 def test_a_row_of_the_log_is_never_changed(store: PostgresStore, sql: str) -> None:
+    """G34"""
     a_lease(store)
 
     with pytest.raises(IntegrityError, match="append-only"):
@@ -101,6 +102,7 @@ MOVES: dict[str, Move] = {
 def test_a_move_that_can_not_be_logged_changes_nothing(
     store: PostgresStore, clock: HandClock, full_log: Callable[[], None], name: str
 ) -> None:
+    """G33"""
     a_dead_letter(store, "dead")
     lease = a_lease(store, "a")
     store.enqueue("q", [a_task("ready")])

@@ -27,6 +27,7 @@ CALLS: dict[str, Callable[[PostgresStore, Lease], Any]] = {
 def test_a_call_at_the_deadline_is_refused_and_changes_nothing(
     store: PostgresStore, clock: HandClock, name: str
 ) -> None:
+    """G8"""
     lease = a_lease(store)
     before = projection()
 
@@ -40,6 +41,7 @@ def test_a_call_at_the_deadline_is_refused_and_changes_nothing(
 def test_a_call_a_microsecond_before_the_deadline_counts(
     store: PostgresStore, clock: HandClock, name: str
 ) -> None:
+    """G8"""
     lease = a_lease(store)
 
     clock.set(29.999999)

@@ -109,6 +109,7 @@ MOVES = (
 def test_the_projection_equals_the_fold_of_the_log_after_every_move(
     store: PostgresStore, clock: HandClock, seed: int
 ) -> None:
+    """G33"""
     player = Player(store, clock, seed)
     for _ in range(80):
         move = player.random.choice(MOVES)

@@ -135,6 +135,7 @@ def test_a_cancel_that_waited_behind_a_complete_finds_nothing(store: PostgresSto
 
 
 def test_a_heartbeat_never_waits_for_the_row(store: PostgresStore, clock: HandClock) -> None:
+    """G14"""
     lease = a_lease(store)
 
     with transaction.atomic():
@@ -270,7 +271,7 @@ def test_a_redrive_in_the_callers_own_transaction_survives_the_lost_key(
 def test_eight_claimers_share_200_tasks(
     store: PostgresStore, tenants: list[str], isolation: str
 ) -> None:
-    """200 leases, 200 tokens, no task twice, no deadlock, no empty answer while work is left."""
+    """G7, G27: 200 leases, 200 tokens; no deadlock, no empty answer while work is left."""
     tasks = [a_task(str(n), tenant=tenants[n % len(tenants)]) for n in range(200)]
     store.enqueue("q", tasks)
 
@@ -291,7 +292,7 @@ def test_eight_claimers_share_200_tasks(
 
 
 def test_bulk_enqueues_in_opposite_orders_never_fail(store: PostgresStore) -> None:
-    """Ids and keys cross, so that no single order of inserts could rule a deadlock out."""
+    """G27: Ids and keys cross, so that no single order of inserts could rule a deadlock out."""
 
     def enqueuer(step: int) -> int:
         stored = 0
@@ -309,6 +310,7 @@ def test_bulk_enqueues_in_opposite_orders_never_fail(store: PostgresStore) -> No
 
 
 def test_bulk_finishes_in_opposite_orders_never_deadlock(store: PostgresStore) -> None:
+    """G27"""
     store.enqueue("q", [a_task(str(n)) for n in range(200)])
     leases = store.claim("q", worker="w", limit=200)
     failing = [a_failure(lease, Kind.RETRIED) for lease in reversed(leases)]

@@ -27,7 +27,6 @@ from .outage import Outage, pause
 from .runner import Outcome
 from .sessions import Session
 
-BATCH_MAX: Final = 200
 IDLE_SECONDS: Final = 1.0  # so long a connection is kept even where CONN_MAX_AGE is 0
 PAUSE_SECONDS_MAX: Final = 1.0
 UNSTORABLE: Final = "[the result could not be stored]"
@@ -68,58 +67,45 @@ class Finisher:
     def run(self) -> None:
         """Until ``stop``: record what has been handed in since the last time."""
         session = Session()
-        while batch := self.next_batch(session):
-            self.record(batch)
+        stopped = False
+        while not stopped:
+            batch = self.next_batch(session)
+            stopped = None in batch
+            self.record([outcome for outcome in batch if outcome])
             session.restore()  # receivers of signals are the site's code
 
-    def next_batch(self, session: Session) -> list[Outcome]:
-        """All that waits to be recorded, at least one; empty at the end."""
-        # No need to wait for more: while one batch is being recorded the next one gathers.
-        batch: list[Outcome] = []
-        while not batch or not (self.outcomes.empty() or len(batch) == BATCH_MAX):
-            outcome = self.next_outcome(session)
-            if outcome is None:
-                if batch:
-                    self.stop()  # once more, when these are recorded
-                break
-            batch.append(outcome)
-        return batch
-
-    def next_outcome(self, session: Session) -> Outcome | None:
+    def next_batch(self, session: Session) -> list[Outcome | None]:
+        """All that waits to be recorded, at least one; None where that is the end."""
         try:
-            return self.outcomes.get(timeout=IDLE_SECONDS)
+            batch = [self.outcomes.get(timeout=IDLE_SECONDS)]
         except queue.Empty:
             session.tidy()
-            return self.outcomes.get()
+            batch = [self.outcomes.get()]
+        # No need to wait for more: while one batch is being recorded the next one gathers.
+        while not self.outcomes.empty():
+            batch.append(self.outcomes.get())
+        return batch
 
     def record(self, batch: Sequence[Outcome]) -> None:
-        deliveries = [outcome.delivery for outcome in batch]
-        for delivery in deliveries:
-            delivery.being_recorded()
-        try:
-            for target in dict.fromkeys(delivery.queue for delivery in deliveries):
-                self.record_in(target, [each for each in batch if each.delivery.queue is target])
-        finally:
-            self.deliveries.drop(deliveries)
-
-    def record_in(self, target: Queue, batch: Sequence[Outcome]) -> None:
-        done = []
         for outcome in batch:
+            outcome.delivery.being_recorded()
             if outcome.delivery.lost:
                 say_lost(outcome, outcome.delivery.lost)
-            elif outcome.error is None:
-                done.append(outcome)
-            else:
-                self.insist(target, outcome)
-        if done:
-            self.complete(target, done)
+        held = [outcome for outcome in batch if not outcome.delivery.lost]
+        done = [outcome for outcome in held if outcome.error is None]
+        for target in {outcome.delivery.queue for outcome in done}:
+            self.complete(target, [each for each in done if each.delivery.queue is target])
+        for outcome in held:
+            if outcome.error is not None:
+                self.insist(outcome)
+        self.deliveries.drop(outcome.delivery for outcome in batch)
 
     def complete(self, target: Queue, done: Sequence[Outcome]) -> None:
         """Acknowledge all in one go; where that fails, one by one."""
         lost = self.complete_together(target, done)
         for outcome in done:
             if lost is None:
-                self.insist(target, outcome, repeated=True)
+                self.insist(outcome, repeated=True)
             elif reason := lost.get(outcome.delivery.lease.token):
                 say_lost(outcome, reason)
             else:
@@ -136,12 +122,12 @@ class Finisher:
             self.outage.met(error)
             return None
 
-    def insist(self, target: Queue, outcome: Outcome, *, repeated: bool = False) -> None:
+    def insist(self, outcome: Outcome, *, repeated: bool = False) -> None:
         """Record one outcome, trying until its lease is over."""
         failures, plain = 0, False
         while True:
             try:
-                word = self.try_once(target, outcome, repeated=repeated, plain=plain)
+                word = self.try_once(outcome, repeated=repeated, plain=plain)
             except LeaseLostError as error:
                 say_lost(outcome, error.reason)
                 return
@@ -160,14 +146,14 @@ class Finisher:
             time.sleep(pause(failures, PAUSE_SECONDS_MAX))
             failures, repeated = failures + 1, True
 
-    def try_once(self, target: Queue, outcome: Outcome, *, repeated: bool, plain: bool) -> str:
+    def try_once(self, outcome: Outcome, *, repeated: bool, plain: bool) -> str:
         """Record *outcome* and say as what.
 
         Args:
             repeated: an earlier call may have worked though its answer was lost.
             plain: leave out result and error: storing them failed.
         """
-        lease, error = outcome.delivery.lease, outcome.error
+        lease, target, error = outcome.delivery.lease, outcome.delivery.queue, outcome.error
         done_already = repeated and recorded_already(target, lease)
         if outcome.task_result is None:
             if not done_already:

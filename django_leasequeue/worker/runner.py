@@ -57,49 +57,37 @@ class Runner:
 
     def run(self, delivery: Delivery) -> Outcome:
         """The outcome of the attempt. Whatever the task raises is part of it."""
-        task: LeaseTask[..., Any] | None = None
-        missing: Exception = LookupError()
+        result, task = None, None
+        error: BaseException | None = None
         try:
             task = resolve(delivery.lease.path, self.backend.lease_options)
-        except (TaskNotAllowedError, TaskNotFoundError) as error:
-            missing = error
+        except (TaskNotAllowedError, TaskNotFoundError) as missing:
+            error = missing
         try:
             task_result = self.backend.running_result(delivery.lease, task)
         except OUTAGE as outage:
             return Outcome(delivery=delivery, seconds=0.0, error=outage)
-        try:
-            if task is None:
-                raise missing
-            with running(CurrentLease(delivery, self.heartbeats)):
-                task_started.send_robust(type(self.backend), task_result=task_result)
-                result = call(delivery, task, task_result)
-        except BaseException as error:  # noqa: BLE001  SystemExit in a task is its failure, too
-            if isinstance(error, KeyboardInterrupt):
-                self.interrupted()
-            return failed(delivery, error, task, task_result)
+        if task is not None:
+            try:
+                with running(CurrentLease(delivery, self.heartbeats)):
+                    task_started.send_robust(type(self.backend), task_result=task_result)
+                    result = call(delivery, task, task_result)
+            except BaseException as raised:  # noqa: BLE001  SystemExit is a task's failure, too
+                error = raised
+        if isinstance(error, KeyboardInterrupt):
+            self.interrupted()
+        retryable, retry_after = (
+            failure_of(task, error, task_result) if error is not None else (True, None)
+        )
         return Outcome(
             delivery=delivery,
             seconds=delivery.seconds_run(),
             result=result,
+            error=error,
+            retryable=retryable,
+            retry_after=retry_after,
             task_result=task_result,
         )
-
-
-def failed(
-    delivery: Delivery,
-    error: BaseException,
-    task: LeaseTask[..., Any] | None,
-    task_result: TaskResult[..., Any],
-) -> Outcome:
-    retryable, retry_after = failure_of(task, error, task_result)
-    return Outcome(
-        delivery=delivery,
-        seconds=delivery.seconds_run(),
-        error=error,
-        retryable=retryable,
-        retry_after=retry_after,
-        task_result=task_result,
-    )
 
 
 def call(delivery: Delivery, task: LeaseTask[..., Any], task_result: TaskResult[..., Any]) -> Any:

@@ -119,7 +119,11 @@ def collect_lines(process: Any) -> None:
 
 
 def wait_until_said(process: Any, words: str) -> None:
-    wait_for(lambda: any(words in line for line in process.lines), 20)
+    def said() -> bool:
+        assert process.poll() is None, "".join(process.lines)
+        return any(words in line for line in process.lines)
+
+    wait_for(said, 30)
 
 
 def sessions(state: str = "%") -> int:

@@ -128,13 +128,13 @@ class MemoryStore(FoldingStore):
     def next_tenant(
         self, queue: str, now: datetime, *, after: str | None, last: str | None
     ) -> str | None:
+        # By bytes, as on every database: code points sort as their UTF-8 does.
         tenants = {
             task.tenant
             for task in self.visible(queue, now)
-            if (after is None or in_bytes(task.tenant) > in_bytes(after))
-            and (last is None or in_bytes(task.tenant) <= in_bytes(last))
+            if (after is None or task.tenant > after) and (last is None or task.tenant <= last)
         }
-        return min(tenants, key=in_bytes, default=None)
+        return min(tenants, default=None)
 
     def turn(self, queue: str) -> str | None:
         return self.turns.get(queue)
@@ -203,8 +203,3 @@ def matches(task: TaskRecord, match: dict[str, Any]) -> bool:
         getattr(task, name) in wanted if isinstance(wanted, set) else getattr(task, name) == wanted
         for name, wanted in match.items()
     )
-
-
-def in_bytes(name: str) -> bytes:
-    """Names are ordered by their bytes, as the databases order them."""
-    return name.encode()

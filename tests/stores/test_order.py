@@ -66,6 +66,13 @@ def test_a_claim_of_many_interleaves_as_claims_of_one_would(store: Store) -> Non
     assert claimed(store, limit=9) == ["x3", "x4", "x5"]
 
 
+def test_it_does_so_from_wherever_the_turn_is(store: Store) -> None:
+    fill(store, x=3, y=3, z=1)
+    a_claim(store, "x1")
+
+    assert claimed(store, limit=6) == ["y1", "z1", "x2", "y2", "x3", "y3"]
+
+
 def test_the_rotation_goes_on_behind_a_tenant_that_has_nothing_left(store: Store) -> None:
     fill(store, x=2, y=1, z=2)
     assert one_by_one(store, 2) == ["x1", "y1"]

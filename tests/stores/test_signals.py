@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from django.db import transaction
+from django.db import DatabaseError, transaction
 
 from django_leasequeue import signals
 from django_leasequeue.stores.base import Store
@@ -14,6 +14,7 @@ from django_leasequeue.testing.clock import FakeClock
 from django_leasequeue.transitions import Kind
 from tests.builders import QUEUE, a_claim, a_dead_letter, a_failure, a_lease, redriven
 from tests.stores.conftest import DATABASES, committed
+from tests.stores.test_append_only import fill_log
 
 pytestmark = committed
 
@@ -88,6 +89,18 @@ def test_nothing_is_told_of_a_move_that_is_rolled_back(store: Store, told: list[
         transaction.set_rollback(True, using=store.using)
 
     assert told == []
+
+
+@pytest.mark.parametrize("alias", ["memory"], indirect=True)
+def test_nor_of_one_that_fails_half_way_in_memory(store: Store, told: list[Any]) -> None:
+    leases = [a_lease(store, "one"), a_lease(store, "two")]
+    fill_log(store, 1)
+
+    with pytest.raises(DatabaseError, match="the log is full"):
+        store.fail([a_failure(lease) for lease in leases])
+    store.fail([a_failure(leases[1])])
+
+    assert [arguments["id"] for _, arguments in told] == ["two"]
 
 
 def test_a_receiver_finds_the_move_made_and_may_make_another(store: Store) -> None:

@@ -111,7 +111,7 @@ def test_a_duplicate_answers_with_the_task_that_is_stored(backend: LeaseQueueBac
 
 def test_an_enqueue_belongs_to_the_callers_transaction(backend: LeaseQueueBackend) -> None:
     using = backend.lease_options.using
-    with pytest.raises(ZeroDivisionError), transaction.atomic(using=using):  # noqa: PT012
+    with pytest.raises(ZeroDivisionError), transaction.atomic(using=using):
         tasks.send.enqueue("ada")
         raise ZeroDivisionError
 
@@ -121,7 +121,7 @@ def test_an_enqueue_belongs_to_the_callers_transaction(backend: LeaseQueueBacken
 @pytest.mark.parametrize("backend", ["default"], indirect=True)
 def test_an_async_enqueue_belongs_to_the_callers_transaction(backend: LeaseQueueBackend) -> None:
     def rolled_back() -> None:
-        with pytest.raises(ZeroDivisionError), transaction.atomic():  # noqa: PT012
+        with pytest.raises(ZeroDivisionError), transaction.atomic():
             async_to_sync(tasks.send.aenqueue)("ada")
             raise ZeroDivisionError
 

@@ -167,15 +167,20 @@ class LeaseQueueBackend(LeaseTaskBackend):
         return result_of(history, task=task, backend=self.alias)
 
     def running_result(
-        self, lease: Lease, task: LeaseTask[..., Any] | None
+        self,
+        lease: Lease,
+        task: LeaseTask[..., Any] | None,
+        history: Sequence[Transition] | None = None,
     ) -> TaskResult[..., Any]:
         """The result of the attempt that *lease* stands for, as its task function sees it.
 
         Args:
             task: as ``resolve`` found it; None: it didn't.
+            history: of the lease's life, where it is known already.
         """
-        history = [row for row in self.store.history([lease.life]) if row.position <= lease.token]
-        return result_of(history, task=task or lost(lease.path), backend=self.alias)
+        rows = self.store.history([lease.life]) if history is None else history
+        known = [row for row in rows if row.position <= lease.token]
+        return result_of(known, task=task or lost(lease.path), backend=self.alias)
 
 
 def finished_result(

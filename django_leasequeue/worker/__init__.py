@@ -1,6 +1,6 @@
 """The life of a lease in a worker.
 
-    claimer     claims what can start, hands it over; sleeps where there is nothing to do
+    claimer     claims what can start soon, hands it over; sleeps where there is nothing to do
       │
       ▼
     runner      one per thread of the site's choice: finds the function, calls it
@@ -39,11 +39,14 @@ from contextlib import suppress
 from functools import partial
 from math import inf
 from typing import Final
+from uuid import UUID
 
 from django.db import connections, transaction
 
 from django_leasequeue.backend import LeaseQueueBackend
 from django_leasequeue.errors import LostReason, TaskTimeout
+from django_leasequeue.queue import Queue
+from django_leasequeue.transitions import Transition
 from django_leasequeue.wakeups import sleeper_for
 
 from .context import CurrentLease, current_lease
@@ -214,6 +217,9 @@ class Worker:
         while self.left and self.deliveries.wait_for_room():
             session.restore()  # receivers of signals are the site's code
             try:
+                self.give_back(self.deliveries.take_stale())
+                if self.deliveries.room() < 1:
+                    continue
                 if not self.claim_or_sleep(session):
                     break
                 failures = 0
@@ -242,7 +248,7 @@ class Worker:
             due = min(queue.seconds_until_due() for queue in self.queues)
             if not self.claim() and not self.stopping.is_set():
                 session.tidy()
-                self.sleeper.sleep(min(due, self.poll_interval))
+                self.sleeper.sleep(min(due, self.poll_interval, self.deliveries.patience()))
         return True
 
     def claim(self) -> int:
@@ -255,6 +261,7 @@ class Worker:
             sent_at = time.monotonic()
             leases = source.claim(worker=self.name, limit=int(limit))
             new = [Delivery(queue=source, lease=lease, sent_at=sent_at) for lease in leases]
+            self.read_histories(source, new)
             self.deliveries.add(new)
             self.heartbeats.notice(new)
             claimed += len(new)
@@ -262,10 +269,20 @@ class Worker:
         self.outage.over()
         return claimed
 
+    def read_histories(self, source: Queue, new: Sequence[Delivery]) -> None:
+        """Read what the tasks have been through, for all in one go."""
+        histories: dict[UUID, list[Transition]] = {each.lease.life: [] for each in new}
+        with suppress(*OUTAGE):  # each runner reads its own then
+            for row in source.store.history(histories) if new else ():
+                histories[row.life].append(row)
+            for each in new:
+                each.history = histories[each.lease.life]
+
     def give_back(self, unstarted: Sequence[Delivery]) -> None:
         """Release leases that no task has started on; their attempts aren't counted."""
         for delivery in unstarted:
             delivery.being_recorded()
+        self.left += len(unstarted)
         for source in self.queues:
             leases = [each.lease for each in unstarted if each.queue is source]
             try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Final
@@ -13,8 +13,13 @@ from typing import Final
 from django_leasequeue.errors import LostReason
 from django_leasequeue.lease import Lease
 from django_leasequeue.queue import Queue
+from django_leasequeue.transitions import Transition
 
 RETRY_SECONDS_MIN: Final = 0.1
+AHEAD_SECONDS: Final = 0.25  # of work that is claimed before a thread is free for it
+AHEAD_MAX: Final = 100  # larger claims are no cheaper by the task
+WAIT_SECONDS_MAX: Final = 3600.0  # a lock's wait has a limit in the platform's integers
+PATIENCE_SECONDS: Final = 1.0  # after that, what waits behind a slow task is given back
 
 
 @dataclass(eq=False, kw_only=True, slots=True)
@@ -31,13 +36,16 @@ class Delivery:
     started_at: float | None = None
     times_out_at: float = inf
     beat_at: float = inf  # when a heartbeat is due; never for what isn't to be renewed
+    history: Sequence[Transition] | None = None  # of its life; None: not read yet
     lost: LostReason | None = None
     ended: bool = False  # being recorded: no heartbeat may meet the finish
     calling: threading.Lock = field(default_factory=threading.Lock)  # a heartbeat is under way
     visibility: float = field(init=False)
+    claimed_at: float = field(init=False)
 
     def __post_init__(self) -> None:
         self.visibility = self.lease.seconds_left
+        self.claimed_at = self.sent_at
         self.beat_at = self.sent_at + self.visibility / 3
 
     def seconds_left(self) -> float:
@@ -94,21 +102,56 @@ class Deliveries:
         self.finishing: set[Delivery] = set()
         self.changes = 0
         self.closed = False
+        self.pace = inf  # seconds that a task takes, judged by the last ones; none has ended yet
 
     def room(self) -> int:
-        """How many more leases can start at once."""
-        return self.threads - len(self.running) - len(self.waiting)
+        """How many more leases can start at once, or soon."""
+        return self.threads + self.ahead() - len(self.running) - len(self.waiting)
+
+    def ahead(self) -> int:
+        """How many leases may wait for a thread: where tasks are short, as many as end soon.
+
+        A claim of one costs as much as a claim of many; a task that waits here can't be taken by
+        an idle worker.
+        """
+        soonest = min((each.seconds_run() for each in self.running), default=0.0)
+        seconds = max(self.pace, soonest)
+        return min(AHEAD_MAX, int(AHEAD_SECONDS * self.threads / seconds)) if seconds else AHEAD_MAX
 
     def wait_for_room(self) -> bool:
-        """Return when a thread is free; False where nothing is to start any more."""
+        """Return when a claim is worth while; False where nothing is to start any more.
+
+        That is when a thread is idle, half of what waits has started, or what waits has done so
+        for too long.
+        """
         with self.lock:
-            self.change.wait_for(lambda: self.closed or self.room() > 0)
+            self.change.wait_for(self.worth_a_claim, min(self.patience(), WAIT_SECONDS_MAX))
             return not self.closed
+
+    def worth_a_claim(self) -> bool:
+        idle = len(self.running) + len(self.waiting) < self.threads
+        return self.closed or idle or self.room() > self.ahead() / 2 > 0
+
+    def patience(self) -> float:
+        """Seconds until what waits may have done so for too long."""
+        return PATIENCE_SECONDS if self.waiting else inf
+
+    def take_stale(self) -> list[Delivery]:
+        """What has waited too long: its threads are busy with slow tasks, others may be idle."""
+        now = time.monotonic()
+        with self.lock:
+            stale = [each for each in self.waiting if now - each.claimed_at > PATIENCE_SECONDS]
+            for each in stale:
+                self.waiting.remove(each)
+            return stale
 
     def wait_for_change(self, seen: int) -> None:
         """Return when something has ended, or was recorded, since ``changes`` was *seen*."""
         with self.lock:
-            self.change.wait_for(lambda: self.closed or self.changes != seen)
+            self.change.wait_for(
+                lambda: self.closed or self.changes != seen,
+                min(self.patience(), WAIT_SECONDS_MAX),
+            )
 
     def add(self, claimed: Iterable[Delivery]) -> None:
         with self.lock:
@@ -130,6 +173,8 @@ class Deliveries:
     def end(self, delivery: Delivery) -> None:
         """Its task has returned: the thread is free, the outcome is yet to be recorded."""
         with self.lock:
+            seconds = delivery.seconds_run()
+            self.pace = seconds if self.pace == inf else 0.8 * self.pace + 0.2 * seconds
             self.running.discard(delivery)
             self.finishing.add(delivery)
             self.changed()

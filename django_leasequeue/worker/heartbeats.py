@@ -14,17 +14,16 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from contextlib import suppress
 from math import inf
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from django_leasequeue.errors import LeaseLostError
 
-from .deliveries import Deliveries, Delivery
+from .deliveries import WAIT_SECONDS_MAX, Deliveries, Delivery
 from .outage import OUTAGE, Outage
 from .sessions import Session
 
 T = TypeVar("T")
 Request = Callable[[], object]
-WAIT_SECONDS_MAX: Final = 3600.0  # a lock's wait has a limit in the platform's integers
 
 logger = logging.getLogger("django_leasequeue")
 

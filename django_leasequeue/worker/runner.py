@@ -64,7 +64,7 @@ class Runner:
         except (TaskNotAllowedError, TaskNotFoundError) as missing:
             error = missing
         try:
-            task_result = self.backend.running_result(delivery.lease, task)
+            task_result = self.backend.running_result(delivery.lease, task, delivery.history)
         except OUTAGE as outage:
             return Outcome(delivery=delivery, seconds=0.0, error=outage)
         if task is not None:

@@ -59,8 +59,7 @@ def test_after_the_grace_the_worker_leaves_and_says_what_it_leaves(postgres: Sit
 def running(site: Site, *arguments: str) -> Any:
     """A worker process that has begun with its task."""
     process = site.start(*arguments)
-    wait_until_said(process, "started")
-    wait_for(lambda: "leased" in site.kinds())
+    wait_until_said(process, "asleep")
     return process
 
 

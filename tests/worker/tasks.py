@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 import threading
 import time
 from contextlib import suppress
@@ -143,6 +144,7 @@ def poison(how: str) -> None:
         connection.set_autocommit(False)
         Group.objects.using(connection.alias).create(name="left behind")
     elif how == "broken":
+        connection.ensure_connection()
         connection.connection.close()
     else:
         with connection.cursor() as cursor:
@@ -176,6 +178,7 @@ def kill_the_worker(path: str) -> None:
 def sleep_at_first(seconds: float) -> int:
     """Long at its first attempt only."""
     if current_lease().attempt == 1:
+        sys.stderr.write("asleep\n")
         time.sleep(seconds)
     return current_lease().attempt
 

@@ -396,7 +396,10 @@ class Queue(AsyncQueueMixin):
         by: str | None = None,
         reason: str | None = None,
     ) -> RedriveBatch:
-        """Make every dead letter ready again that is dead now; see ``redrive``."""
+        """Make every dead letter ready again that is dead now; see ``redrive``.
+
+        Over all tenants the skipped are named ``tenant/id``: two may have the same id.
+        """
         after = redriven = 0
         skipped: dict[str, str] = {}
         while True:
@@ -406,7 +409,8 @@ class Queue(AsyncQueueMixin):
                 ids = [task.id for task in page if task.tenant == owner]
                 batch = self.redrive(ids, tenant=owner, by=by, reason=reason)
                 redriven += batch.redriven
-                skipped.update(batch.skipped)
+                owned = f"{owner}/" if owner and isinstance(tenant, All) else ""
+                skipped.update({f"{owned}{id}": why for id, why in batch.skipped.items()})
             if len(page) < BATCH:
                 return RedriveBatch(redriven=redriven, skipped=skipped)
             after = page[-1].seq

@@ -64,6 +64,8 @@ def test_redriving_all_leaves_other_tenants_and_held_keys_alone(make_queue: Make
 
     assert (batch.redriven, dict(batch.skipped)) == (2, {"x1": "key 'k1' is held by new"})
     assert [letter.id for letter in queue.dead_letters()] == ["x1", "y0", "y1", "y2"]
+    queue.enqueue({}, id="also new", tenant="y", dedupe_key="k1")
+    assert set(queue.redrive_all().skipped) == {"x/x1", "y/y1"}
     redriven = queue.store.held("emails", "x0", "x")
     assert redriven
     assert queue.store.history([redriven.life])[-1].facts == {"by": "7 ada", "reason": "mended"}

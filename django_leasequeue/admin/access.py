@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from datetime import datetime
-from typing import Any
+from typing import Any, ClassVar
 
 from django.contrib import admin
 from django.db import DEFAULT_DB_ALIAS
-from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.db.models import Model, QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.urls import reverse
 
 from ..conf import backends, parse
 from ..stores import store_for
@@ -18,6 +20,12 @@ from ..stores.base import Store
 
 class ReadOnlyTaskAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     """Pages that show the queue's tables and change nothing by themselves."""
+
+    show_full_result_count = False
+    show_facets = admin.ShowFacets.NEVER  # a count for each value would be a scan for each
+
+    class Media:
+        css: ClassVar = {"all": ["leasequeue/admin.css"]}
 
     def tenants_for(self, request: HttpRequest) -> Collection[str] | None:
         """The tenants whose tasks this user may see and act on; None: all. To be overridden."""
@@ -64,3 +72,33 @@ class ReadOnlyTaskAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
     def has_view_payload_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("leasequeue.view_payload")
+
+    def has_cancel_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("leasequeue.cancel_task")
+
+    def page(self, request: HttpRequest, name: str, **context: Any) -> HttpResponse:
+        """The page of the template *name* in the admin's frame."""
+        shared = self.admin_site.each_context(request) | {
+            "opts": self.opts,
+            "media": self.media,
+            "has_view_permission": True,
+        }
+        return TemplateResponse(request, f"admin/leasequeue/{name}.html", shared | context)
+
+    def url(self, name: str, *args: Any, model: type[Model] | None = None) -> str:
+        opts = (model or self.model)._meta
+        view = f"{self.admin_site.name}:{opts.app_label}_{opts.model_name}_{name}"
+        return reverse(view, args=args, current_app=self.admin_site.name)
+
+    def link(self, request: HttpRequest, model: type[Model], name: str, *args: Any) -> str:
+        """Address of another model's page; empty where there is none, or none for this user."""
+        site = self.admin_site
+        if not site.is_registered(model):
+            return ""
+        allowed = site.get_model_admin(model).has_view_permission(request)
+        return self.url(name, *args, model=model) if allowed else ""
+
+
+def positions(texts: Iterable[str]) -> list[str]:
+    """Those of *texts*, from an address or a form, that can be a row's number."""
+    return [text for text in texts if text.isdecimal() and len(text) < 20]

@@ -65,6 +65,7 @@ class Story:
     task: TaskRecord
     standing: Any
     at: datetime
+    is_held: bool
     is_dead: bool
     was_dead: bool
     error: str
@@ -88,6 +89,7 @@ def story_of(held: TaskRecord | None, history: Sequence[Transition], now: dateti
         task=task,
         standing=HELD[task.state] if held else LEFT.get(end.kind, _("Gone without a record since")),
         at=task.visible_at if held else end.at,
+        is_held=held is not None,
         is_dead=held is not None and task.state is State.DEAD,
         was_dead=any(transition.kind is Kind.DEAD for transition in known),
         error=last_error(task, now),

@@ -57,7 +57,7 @@ def test_without_the_permission_neither_list_nor_story_redrives(
     desk = make_desk("view_payload")
     letter = a_dead_letter(emails, "a")
 
-    desk.ask(letter, confirmed="yes", as_of="2030-01-01")
+    desk.ask(letter, confirmed="yes", until="2030-01-01")
     by_the_story = desk.client.post(f"/admin/leasequeue/deadletter/{letter}/redrive/")
 
     assert by_the_story.status_code == 403
@@ -76,7 +76,7 @@ def test_one_who_may_redrive_but_not_see_dead_letters_can_do_neither(
     page, story = desk.page(), desk.story(letter)
     done = desk.client.post(
         f"/admin/leasequeue/deadletter/{letter}/redrive/",
-        {"confirmed": "yes", "as_of": "2030-01-01"},
+        {"confirmed": "yes", "until": "2030-01-01"},
     )
 
     assert [answer.status_code for answer in (page, story, done)] == [403] * 3
@@ -106,7 +106,7 @@ def test_who_died_after_the_question_is_not_meant_by_the_answer(desk: Desk, emai
     emails.store.clock.advance(60)  # type: ignore[union-attr]
     a_dead_letter(emails, "b")
 
-    desk.ask(0, across=True, confirmed="yes", as_of="2026-01-01T00:00:30+00:00")
+    desk.ask(0, across=True, confirmed="yes", until="2026-01-01T00:00:30+00:00")
 
     assert states(emails, "a", "b") == ["ready", "dead"]
 
@@ -114,7 +114,7 @@ def test_who_died_after_the_question_is_not_meant_by_the_answer(desk: Desk, emai
 def test_a_reason_too_long_is_asked_for_again(desk: Desk, emails: Queue) -> None:
     letter = a_dead_letter(emails, "a")
 
-    answer = desk.ask(letter, confirmed="yes", as_of="2030-01-01", reason="x" * 501)
+    answer = desk.ask(letter, confirmed="yes", until="2030-01-01", reason="x" * 501)
 
     assert "at most 500 characters" in answer.content.decode()
     assert states(emails, "a") == ["dead"]

@@ -1,0 +1,89 @@
+"""Dates in the log, found without reading it: its positions rise with time.
+
+Django's own drill-down groups all rows by day, and there is no index on ``at`` that could help: it
+would cost every move. So the days between the log's ends are offered, whether or not something
+happened on each, and a day's rows are those between two positions that halving finds. What the
+clock did is dated when it did it, and stands where somebody wrote it down.
+"""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timedelta
+from typing import Any, Final
+
+from django.contrib.admin.views.main import ChangeList
+from django.db.models import Max, Min, QuerySet
+from django.utils.formats import date_format
+from django.utils.text import capfirst
+from django.utils.translation import gettext
+
+from ..fields import Instant
+from ..models import TaskTransition
+from ..transitions import Kind
+from .wording import local
+
+DATED_BACK: Final = (Kind.LAPSED, Kind.DEAD)
+LEVELS: Final = ("at__year", "at__month", "at__day")
+FORMATS: Final = ("Y", "YEAR_MONTH_FORMAT", "MONTH_DAY_FORMAT")
+
+
+class LogChangeList(ChangeList):
+    """A list of transitions whose dates are stretches of the log."""
+
+    def get_filters(self, request: Any) -> Any:
+        found = super().get_filters(request)
+        lookups: dict[str, Any] = found[2]
+        for end in ("gte", "lt"):
+            [moment] = lookups.get(f"at__{end}", [None])
+            if isinstance(moment, datetime):
+                del lookups[f"at__{end}"]
+                log = TaskTransition.objects.using(self.root_queryset.db)
+                lookups[f"pk__{end}"] = [position_at(log, Instant.to_utc(moment))]
+        return found
+
+    def dates(self) -> dict[str, Any]:
+        """What Django's template for drill-downs shows: the years, months or days to choose."""
+        chosen = tuple(int(self.params[level]) for level in LEVELS if level in self.params)
+        days = [day for day in self.days() if parts(day)[: len(chosen)] == chosen]
+        depth = next((n for n in (1, 2) if len({parts(day)[:n] for day in days}) > 1), 3)
+        depth = min(max(depth, len(chosen) + 1), 3)
+        keys = sorted({parts(day)[:depth] for day in days})
+        return {
+            "back": self.choice(chosen[:-1]) if chosen else None,
+            "choices": [self.choice(key) for key in keys],
+        }
+
+    def days(self) -> list[date]:
+        """Every day from the first to the last row that the user may see."""
+        rows = self.root_queryset.values_list("at", flat=True)
+        ends = [*rows.order_by("pk")[:1], *rows.order_by("-pk")[:1]]
+        if not ends:
+            return []
+        first, last = sorted(local(end).date() for end in ends)
+        return [first + timedelta(days=n) for n in range((last - first).days + 1)]
+
+    def choice(self, key: tuple[int, ...]) -> dict[str, str]:
+        link = self.get_query_string(dict(zip(LEVELS, key, strict=False)), ["at__"])
+        if not key:
+            return {"link": link, "title": gettext("All dates")}
+        day = date(*(*key, 1, 1)[:3])
+        return {"link": link, "title": capfirst(date_format(day, FORMATS[len(key) - 1]))}
+
+
+def parts(day: date) -> tuple[int, int, int]:
+    return day.year, day.month, day.day
+
+
+def position_at(log: QuerySet[TaskTransition], moment: datetime) -> int:
+    """The first position written at or after *moment*; behind the end where there is none."""
+    ends = log.aggregate(first=Min("pk"), last=Max("pk"))
+    low, high = ends["first"] or 0, (ends["last"] or 0) + 1
+    while low < high:
+        middle = (low + high) // 2
+        rows = log.filter(pk__gte=middle, pk__lt=high).exclude(kind__in=DATED_BACK)
+        row = rows.order_by("pk").only("at").first()
+        if row is None or row.at >= moment:
+            high = middle
+        else:
+            low = row.pk + 1
+    return low

@@ -1,0 +1,231 @@
+"""What the lists of tasks share: a task's story, and the verbs that ask before they move."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, ClassVar
+
+from django.contrib import admin, messages
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.contrib.admin.utils import unquote
+from django.core.exceptions import PermissionDenied
+from django.db.models import Count, QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import URLPattern, path
+from django.utils.html import format_html
+from django.utils.text import capfirst
+from django.utils.translation import gettext, gettext_lazy as _
+
+from ..models import DeadLetter, Task, TaskTransition
+from ..transitions import Kind
+from .access import ReadOnlyTaskAdmin, positions
+from .importable import is_gone
+from .states import state_at
+from .timeline import Story, story_of
+from .verbs import CANCEL, LEFT, TOLD_MAX, SelectionForm, Verb, carry_out
+from .wording import shortened
+
+
+class TaskPagesAdmin(ReadOnlyTaskAdmin):
+    """A list of held tasks, the story of each, and what may be done to them."""
+
+    verbs: ClassVar[Sequence[Verb]]
+    form_class: ClassVar[type[SelectionForm]]
+    until_field: ClassVar[str]  # what the form's ``until`` is an upper bound of
+    list_display_links = ("function",)
+
+    def until(self, request: HttpRequest) -> Any:
+        """The bound that the question is about: what comes after it is not."""
+        raise NotImplementedError
+
+    def tells(self, story: Story) -> bool:
+        """Whether *story* belongs to these pages."""
+        return True
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        rows: QuerySet[Any] = super().get_queryset(request).defer("payload", "details")
+        return rows.annotate(standing=state_at(self.now(request)))
+
+    @admin.display(description=_("task"), ordering="path")
+    def function(self, task: Task) -> str:
+        """The function's name, the module below it; the id where there is no function."""
+        module, _, name = task.path.rpartition(".")
+        if not name:
+            return task.path or short_id(task)
+        words = '<span title="{}">{}</span> <span class="module-path">{}</span>'
+        return format_html(words, task.path, name, module)
+
+    @admin.display(description=_("id"), ordering="task_id")
+    def name(self, task: Task) -> str:
+        return format_html('<span title="{}">{}</span>', task.task_id, short_id(task))
+
+    @admin.display(description=_("attempts"), ordering="attempt")
+    def attempts(self, task: Task) -> str:
+        return f"{task.attempt} / {task.max_attempts}"
+
+    def get_urls(self) -> list[URLPattern]:
+        return [*map(self.path_of, self.verbs), *super().get_urls()]
+
+    def path_of(self, verb: Verb) -> URLPattern:
+        view = self.admin_site.admin_view(partial(self.verb_view, verb))
+        name = f"{self.opts.app_label}_{self.opts.model_name}_{verb.name}"
+        return path(f"<path:object_id>/{verb.name}/", view, name=name)
+
+    def may(self, request: HttpRequest, verb: Verb) -> bool:
+        allowed: bool = getattr(self, f"has_{verb.name}_permission")(request)
+        return allowed and self.has_view_permission(request)
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
+    ) -> HttpResponse:
+        """Tell a task's story; also after it has moved on, when it stands elsewhere."""
+        if request.method == "POST" or not self.has_view_permission(request):
+            raise PermissionDenied
+        story = self.story(request, unquote(object_id))
+        if story is None or not self.tells(story):
+            told = gettext("There is no such %s.") % self.opts.verbose_name
+            self.message_user(request, told, messages.WARNING)
+            return HttpResponseRedirect(self.url("changelist"))
+        name = f"{story.task.queue}/{story.task.id}"
+        return self.page(
+            request,
+            "story",
+            title=capfirst(self.opts.verbose_name),
+            subtitle=name,
+            original=name,
+            story=story,
+            is_gone=bool(story.task.path) and is_gone(story.task.path),
+            buttons=self.buttons(request, story),
+            twin=self.twin(request, story),
+            log=self.link(request, TaskTransition, "changelist"),
+            may_view_payload=self.has_view_payload_permission(request),
+        )
+
+    def buttons(self, request: HttpRequest, story: Story) -> list[tuple[Verb, str]]:
+        """What may be done to the task here and now, and the addresses that ask."""
+        verbs = self.verbs if story.is_held else ()
+        return [
+            (verb, self.url(verb.name, story.task.seq))
+            for verb in verbs
+            if story.task.state in verb.states and self.may(request, verb)
+        ]
+
+    def twin(self, request: HttpRequest, story: Story) -> str:
+        """Address of the same task's page where it stands now, if that isn't here."""
+        place = DeadLetter if story.is_dead else Task
+        here = place is self.model or not story.is_held
+        return "" if here else self.link(request, place, "change", story.task.seq)
+
+    def story(self, request: HttpRequest, number: str) -> Story | None:
+        """The story of the task *number*, held or not; None where the user has no such task."""
+        born = self.enqueued(request, [number]).first()
+        if born is None:
+            return None
+        held, history = self.store.find(born.life), self.store.history([born.life])
+        return story_of(held, history, self.now(request))
+
+    def enqueued(self, request: HttpRequest, numbers: list[str]) -> QuerySet[TaskTransition]:
+        """The beginnings of those tasks: a task's number is its first row's place in the log."""
+        rows = TaskTransition.objects.filter(kind=Kind.ENQUEUED, pk__in=positions(numbers))
+        return self.allowed(request, rows.defer("payload", "data"))
+
+    @admin.action(permissions=["cancel"], description=_("Cancel selected %(verbose_name_plural)s"))
+    def cancel_selected(self, request: HttpRequest, tasks: QuerySet[Task]) -> HttpResponse | None:
+        return self.ask_of_selected(CANCEL, request, tasks)
+
+    def ask_of_selected(
+        self, verb: Verb, request: HttpRequest, tasks: QuerySet[Task]
+    ) -> HttpResponse | None:
+        """Ask first; then hand the selection to the queue, which knows the rules."""
+        back = request.get_full_path()
+        if request.POST.get("select_across") == "1":
+            return self.ask(verb, request, tasks, back=back, across=True)
+        return self.ask_of(verb, request, request.POST.getlist(ACTION_CHECKBOX_NAME), back=back)
+
+    def verb_view(self, verb: Verb, request: HttpRequest, object_id: str) -> HttpResponse:
+        """The same for the one task of a detail page."""
+        if not self.may(request, verb):
+            raise PermissionDenied
+        back = self.url("change", object_id)
+        asked = self.ask_of(verb, request, [unquote(object_id)], back=back)
+        return asked or HttpResponseRedirect(back)
+
+    def ask_of(
+        self, verb: Verb, request: HttpRequest, numbers: list[str], *, back: str
+    ) -> HttpResponse | None:
+        """Move the tasks of those numbers, wherever they stand by now: the page may be old."""
+        beginnings = list(self.enqueued(request, numbers))
+        chosen = self.model.objects.filter(pk__in=[born.pk for born in beginnings])
+        tasks = self.allowed(request, chosen)
+        held = set(tasks.values_list("pk", flat=True))
+        left = [
+            (f"{born.queue}/{born.task_id}", str(LEFT))
+            for born in beginnings
+            if born.pk not in held
+        ]
+        return self.ask(verb, request, tasks, back=back, left=left)
+
+    def ask(
+        self,
+        verb: Verb,
+        request: HttpRequest,
+        tasks: QuerySet[Task],
+        *,
+        back: str,
+        across: bool = False,
+        left: Sequence[tuple[str, str]] = (),
+    ) -> HttpResponse | None:
+        """Show the page that asks, or, confirmed, do it and say what came of it."""
+        confirmed = request.POST if "confirmed" in request.POST else None
+        form = self.form_class(confirmed, initial={"until": self.until(request)})
+        if not form.is_valid():
+            return self.question(verb, request, tasks, form=form, back=back, across=across)
+        if across:
+            tasks = tasks.filter(**{f"{self.until_field}__lte": form.cleaned_data["until"]})
+        outcome = carry_out(verb, tasks, user=request.user, reason=form.cleaned_data["reason"])
+        outcome.skipped += left
+        level = messages.WARNING if outcome.skipped else messages.SUCCESS
+        self.message_user(request, str(outcome), level)
+        return None
+
+    def question(
+        self,
+        verb: Verb,
+        request: HttpRequest,
+        tasks: QuerySet[Task],
+        *,
+        form: SelectionForm,
+        back: str,
+        across: bool,
+    ) -> HttpResponse:
+        """Say what will happen. A selection across pages is carried as such, not task by task:
+        Django refuses forms of more than 1000 fields."""
+        standing = tasks.annotate(standing=state_at(self.now(request)))
+        meant = standing.filter(standing__in=verb.states)
+        count = meant.count()
+        numbers = request.POST.getlist(ACTION_CHECKBOX_NAME)
+        return self.page(
+            request,
+            verb.name,
+            verb=verb,
+            title=verb.title,
+            original=verb.button,
+            form=form,
+            back=back,
+            across=across,
+            numbers=numbers[:1] if across else numbers,
+            checkbox=ACTION_CHECKBOX_NAME,
+            count=count,
+            leased=meant.filter(standing="leased").count(),
+            queues=meant.order_by("queue").values("queue").annotate(count=Count("pk")),
+            tasks=meant.order_by("-visible_at", "-seq").defer("payload", "details")[:TOLD_MAX],
+            more=max(0, count - TOLD_MAX),
+        )
+
+
+def short_id(task: Task) -> str:
+    """The id; of one that only repeats the life's UUID, the beginning."""
+    if task.task_id == str(task.life):
+        return shortened(task.task_id, 8)
+    return str(task.task_id)

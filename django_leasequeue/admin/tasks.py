@@ -1,0 +1,74 @@
+"""Held tasks that wait or run: the list, the story of each, and Cancel."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from django import forms
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils.translation import gettext_lazy as _
+
+from ..models import Task, TaskTransition, dead_at
+from ..transitions import State
+from .filters import STATES, PathFilter, QueueFilter, StateFilter, TenantFilter
+from .task_pages import TaskPagesAdmin
+from .verbs import CANCEL, SelectionForm
+from .wording import to_the_second
+
+WHEN: Final[dict[str, Any]] = {
+    State.READY: _("since %s"),
+    State.SCHEDULED: _("due %s"),
+    State.LEASED: _("until %s"),
+}
+
+
+class TasksForm(SelectionForm):
+    until = forms.IntegerField(widget=forms.HiddenInput)
+
+
+class TaskAdmin(TaskPagesAdmin):
+    """Ready, scheduled and leased tasks, as the clock has them; the dead have their own pages."""
+
+    list_display = (
+        "function",
+        "name",
+        "queue",
+        "tenant",
+        "priority",
+        "standing",
+        "when",
+        "attempts",
+        "by",
+    )
+    list_filter = (StateFilter, QueueFilter, TenantFilter, PathFilter)
+    search_fields = ("task_id", "path", "tenant", "worker", "life")
+    ordering = ("-seq",)
+    actions = ("cancel_selected",)
+    verbs = (CANCEL,)
+    form_class = TasksForm
+    until_field = "seq"
+
+    def until(self, request: HttpRequest) -> int:
+        """The log's end: a task's number is its place there, and later ones get higher ones."""
+        log = TaskTransition.objects.using(self.using()).order_by("-pk")
+        return log.values_list("pk", flat=True).first() or 0
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Task]:
+        return super().get_queryset(request).exclude(dead_at(self.now(request)))
+
+    @admin.display(description=_("state"), ordering="standing")
+    def standing(self, task: Task) -> Any:
+        return STATES[task.standing]  # type: ignore[attr-defined]
+
+    @admin.display(description=_("visible at, or deadline"), ordering="visible_at")
+    def when(self, task: Task) -> str:
+        told: str = WHEN[task.standing]  # type: ignore[attr-defined]
+        return told % to_the_second(task.visible_at)
+
+    @admin.display(description=_("worker"), ordering="worker")
+    def by(self, task: Task) -> str:
+        """Who has it now; of a task that waits, who had it once is history."""
+        leased = task.standing == State.LEASED  # type: ignore[attr-defined]
+        return (task.worker if leased else "") or ""

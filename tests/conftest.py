@@ -30,6 +30,14 @@ on_databases = pytest.mark.parametrize("make_queue", DATABASES, indirect=True)
 """For what the model can't have: transactions."""
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark who uses both databases: only what marks name before the first test is made."""
+    both = pytest.mark.django_db(databases=["default", "sqlite"])
+    for item in items:
+        if "both_databases" in getattr(item, "fixturenames", ()):
+            item.add_marker(both)
+
+
 @pytest.fixture
 def clock() -> FakeClock:
     return FakeClock()

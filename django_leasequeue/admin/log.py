@@ -14,7 +14,6 @@ from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
 from django.db.models import Case, F, OuterRef, QuerySet, Subquery, When
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.utils.html import format_html
 from django.utils.translation import gettext, gettext_lazy as _
 
 from ..models import Task, TaskTransition
@@ -23,7 +22,7 @@ from .access import ReadOnlyTaskAdmin, positions
 from .drilldown import LogChangeList
 from .filters import KindFilter, QueueFilter
 from .timeline import pretty, pretty_value
-from .wording import shortened, to_the_second
+from .wording import short_id, shortened, to_the_second, two_lines
 
 COUNTED_MAX: Final = 10_000
 LIVES_MAX: Final = 1000  # of one id, the newest
@@ -51,18 +50,7 @@ class BoundedPaginator(Paginator):  # type: ignore[type-arg]
 class TransitionAdmin(ReadOnlyTaskAdmin):
     """Everything that happened to tasks, the newest first."""
 
-    list_display = (
-        "id",
-        "when",
-        "kind",
-        "queue",
-        "tenant",
-        "name",
-        "attempt",
-        "token",
-        "worker",
-        "error",
-    )
+    list_display = ("id", "when", "kind", "task", "delivery", "worker", "error")
     list_filter = (KindFilter, QueueFilter)
     date_hierarchy = "at"
     search_fields = ("life", "task_id", "worker")
@@ -78,11 +66,12 @@ class TransitionAdmin(ReadOnlyTaskAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         """The rows without what may be large, but with the id that only a life's first row has."""
         first = TaskTransition.objects.filter(life=OuterRef("life")).order_by("id")
-        rows: QuerySet[Any] = super().get_queryset(request).defer("payload", "data")
-        return rows.annotate(
+        rows: QuerySet[Any] = super().get_queryset(request)
+        rows = rows.annotate(
             known_id=Subquery(first.values("task_id")[:1]),
             failure=Case(When(kind__in=FAILURES, then=F("data"))),
         )
+        return rows.defer("payload", "data")
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
@@ -110,11 +99,14 @@ class TransitionAdmin(ReadOnlyTaskAdmin):
     def when(self, row: TaskTransition) -> str:
         return to_the_second(row.at)
 
-    @admin.display(description=_("id"))
-    def name(self, row: TaskTransition) -> str:
-        known: str = row.known_id or ""  # type: ignore[attr-defined]
-        short = shortened(known, 8) if known == str(row.life) else shortened(known, 40)
-        return format_html('<span title="{}">{}</span>', known, short)
+    @admin.display(description=_("task"))
+    def task(self, row: TaskTransition) -> str:
+        id: str = row.known_id or ""  # type: ignore[attr-defined]
+        return two_lines(short_id(id, row), row.queue, row.tenant, full=id)
+
+    @admin.display(description=_("attempt"))
+    def delivery(self, row: TaskTransition) -> str:
+        return two_lines(row.attempt, gettext("token %d") % row.token) if row.token else ""
 
     @admin.display(description=_("error"))
     def error(self, row: TaskTransition) -> str:

@@ -13,7 +13,6 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import Count, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, path
-from django.utils.html import format_html
 from django.utils.text import capfirst
 from django.utils.translation import gettext, gettext_lazy as _
 
@@ -24,7 +23,7 @@ from .importable import is_gone
 from .states import state_at
 from .timeline import Story, story_of
 from .verbs import CANCEL, LEFT, TOLD_MAX, SelectionForm, Verb, carry_out
-from .wording import shortened
+from .wording import short_id, two_lines
 
 
 class TaskPagesAdmin(ReadOnlyTaskAdmin):
@@ -44,21 +43,18 @@ class TaskPagesAdmin(ReadOnlyTaskAdmin):
         return True
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        rows: QuerySet[Any] = super().get_queryset(request).defer("payload", "details")
-        return rows.annotate(standing=state_at(self.now(request)))
+        rows: QuerySet[Any] = super().get_queryset(request)
+        rows = rows.annotate(standing=state_at(self.now(request)))
+        return rows.defer("payload", "details")
 
     @admin.display(description=_("task"), ordering="path")
     def function(self, task: Task) -> str:
-        """The function's name, the module below it; the id where there is no function."""
+        """The function's name, below it the module and the id; the id where there is none."""
         module, _, name = task.path.rpartition(".")
+        id = short_id(task.task_id, task)
         if not name:
-            return task.path or short_id(task)
-        words = '<span title="{}">{}</span> <span class="module-path">{}</span>'
-        return format_html(words, task.path, name, module)
-
-    @admin.display(description=_("id"), ordering="task_id")
-    def name(self, task: Task) -> str:
-        return format_html('<span title="{}">{}</span>', task.task_id, short_id(task))
+            return two_lines(task.path or id, task.path and id, full=task.path or task.task_id)
+        return two_lines(name, module, id, full=f"{task.path} {task.task_id}")
 
     @admin.display(description=_("attempts"), ordering="attempt")
     def attempts(self, task: Task) -> str:
@@ -222,10 +218,3 @@ class TaskPagesAdmin(ReadOnlyTaskAdmin):
             tasks=meant.order_by("-visible_at", "-seq").defer("payload", "details")[:TOLD_MAX],
             more=max(0, count - TOLD_MAX),
         )
-
-
-def short_id(task: Task) -> str:
-    """The id; of one that only repeats the life's UUID, the beginning."""
-    if task.task_id == str(task.life):
-        return shortened(task.task_id, 8)
-    return str(task.task_id)

@@ -90,9 +90,8 @@ MakeDesk = Callable[..., Desk]
 
 
 @pytest.fixture
-def both_databases(request: pytest.FixtureRequest) -> None:
-    request.applymarker(pytest.mark.django_db(databases=["default", "sqlite"]))
-    request.getfixturevalue("db")
+def both_databases(db: None) -> None:
+    """Both databases, for whoever uses this; see tests/conftest.py."""
 
 
 @pytest.fixture

@@ -35,7 +35,7 @@ def redrive_all(browser: Client) -> None:
     numbers = DeadLetter.objects.filter(state="dead").values_list("pk", flat=True)
     selection: dict[str, Any] = {"action": "redrive_selected", "_selected_action": list(numbers)}
     asked = browser.post(DEAD_LETTERS, selection)
-    confirmation = {"confirmed": "yes", "as_of": asked.context["form"].initial["as_of"]}
+    confirmation = {"confirmed": "yes", "until": asked.context["form"].initial["until"]}
     browser.post(DEAD_LETTERS, selection | confirmation | {"reason": "corrected"})
 
 

@@ -26,7 +26,7 @@ class LettersForm(SelectionForm):
 class DeadLetterAdmin(TaskPagesAdmin):
     """The tasks that stopped. To limit who sees what, subclass it and override ``tenants_for``."""
 
-    list_display = ("function", "name", "queue", "tenant", "attempts", "error", "since")
+    list_display = ("function", "place", "attempts", "error", "since")
     list_filter = (QueueFilter, TenantFilter, PathFilter, ErrorFilter)
     search_fields = ("task_id", "path", "tenant", "last_error", "life")
     ordering = ("-visible_at", "-seq")

@@ -41,6 +41,11 @@ class LogChangeList(ChangeList):
                 lookups[f"pk__{end}"] = [position_at(log, Instant.to_utc(moment))]
         return found
 
+    def get_results(self, request: Any) -> None:
+        super().get_results(request)
+        if self.paginator.is_cut:
+            self.full_result_count = self.result_count  # no word of "results" beside the search
+
     def dates(self) -> dict[str, Any]:
         """What Django's template for drill-downs shows: the years, months or days to choose."""
         chosen = tuple(int(self.params[level]) for level in LEVELS if level in self.params)

@@ -10,7 +10,8 @@ from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.utils import unquote
 from django.core.exceptions import PermissionDenied
-from django.db.models import Count, QuerySet
+from django.db.models import Count, QuerySet, Value
+from django.db.models.functions import Concat
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, path
 from django.utils.text import capfirst
@@ -49,12 +50,17 @@ class TaskPagesAdmin(ReadOnlyTaskAdmin):
 
     @admin.display(description=_("task"), ordering="path")
     def function(self, task: Task) -> str:
-        """The function's name, below it the module and the id; the id where there is none."""
+        """The function's name, below it the id and the module; the id where there is none."""
         module, _, name = task.path.rpartition(".")
         id = short_id(task.task_id, task)
         if not name:
             return two_lines(task.path or id, task.path and id, full=task.path or task.task_id)
-        return two_lines(name, module, id, full=f"{task.path} {task.task_id}")
+        return two_lines(name, id, module, full=f"{task.path} {task.task_id}")
+
+    @admin.display(description=_("queue"), ordering=Concat("queue", Value(" "), "tenant"))
+    def place(self, task: Task) -> str:
+        """The queue, the tenant below it."""
+        return two_lines(task.queue, task.tenant)
 
     @admin.display(description=_("attempts"), ordering="attempt")
     def attempts(self, task: Task) -> str:

@@ -15,7 +15,7 @@ from ..transitions import State
 from .filters import STATES, PathFilter, QueueFilter, StateFilter, TenantFilter
 from .task_pages import TaskPagesAdmin
 from .verbs import CANCEL, SelectionForm
-from .wording import to_the_second
+from .wording import to_the_second, two_lines
 
 WHEN: Final[dict[str, Any]] = {
     State.READY: _("since %s"),
@@ -31,17 +31,7 @@ class TasksForm(SelectionForm):
 class TaskAdmin(TaskPagesAdmin):
     """Ready, scheduled and leased tasks, as the clock has them; the dead have their own pages."""
 
-    list_display = (
-        "function",
-        "name",
-        "queue",
-        "tenant",
-        "priority",
-        "standing",
-        "when",
-        "attempts",
-        "by",
-    )
+    list_display = ("function", "place", "priority", "standing", "attempts", "by")
     list_filter = (StateFilter, QueueFilter, TenantFilter, PathFilter)
     search_fields = ("task_id", "path", "tenant", "worker", "life")
     ordering = ("-seq",)
@@ -58,14 +48,10 @@ class TaskAdmin(TaskPagesAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Task]:
         return super().get_queryset(request).exclude(dead_at(self.now(request)))
 
-    @admin.display(description=_("state"), ordering="standing")
-    def standing(self, task: Task) -> Any:
-        return STATES[task.standing]  # type: ignore[attr-defined]
-
-    @admin.display(description=_("visible at, or deadline"), ordering="visible_at")
-    def when(self, task: Task) -> str:
-        told: str = WHEN[task.standing]  # type: ignore[attr-defined]
-        return told % to_the_second(task.visible_at)
+    @admin.display(description=_("state"), ordering="visible_at")
+    def standing(self, task: Task) -> str:
+        state: State = task.standing  # type: ignore[attr-defined]
+        return two_lines(STATES[state], WHEN[state] % to_the_second(task.visible_at))
 
     @admin.display(description=_("worker"), ordering="worker")
     def by(self, task: Task) -> str:

@@ -24,7 +24,7 @@ def test_a_row_says_what_died_and_why(desk: Desk, emails: Queue) -> None:
 def test_a_task_without_a_function_is_called_by_its_id(desk: Desk, emails: Queue) -> None:
     a_dead_letter(emails, "report-7")
 
-    assert "report-7</a></th>" in desk.page().content.decode()
+    assert ">report-7</span></a></th>" in desk.page().content.decode()
 
 
 def test_a_lease_that_ran_out_on_the_last_attempt_is_a_dead_letter(

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from tests.admin.desk import both_databases, desk, emails, make_desk
+from tests.admin.desk import both_databases, desk, emails, log, make_desk, tasks
 from tests.worker.conftest import fresh_tasks, postgres, site
 
 __all__ = [
@@ -8,7 +8,9 @@ __all__ = [
     "desk",
     "emails",
     "fresh_tasks",
+    "log",
     "make_desk",
     "postgres",
     "site",
+    "tasks",
 ]

@@ -6,7 +6,7 @@ import pytest
 
 from django_leasequeue import Queue
 from django_leasequeue.models import Task, TaskTransition
-from tests.admin.desk import Desk, a_dead_letter, poll, states
+from tests.admin.desk import Desk, a_dead_letter, number, poll, states
 
 YEARS = 9 * 365 * 86_400.0
 
@@ -66,6 +66,42 @@ def test_a_number_that_never_was_moves_nothing(desk: Desk, emails: Queue) -> Non
     letter = a_dead_letter(emails, "a")
 
     assert desk.redrive(letter + 1_000_000) == "0 redriven."
+
+
+@pytest.mark.parametrize("left_by", ["acked", "cancelled", "redriven and cancelled"])
+def test_a_task_that_has_left_is_not_cancelled_again(
+    desk: Desk, tasks: Desk, emails: Queue, left_by: str
+) -> None:
+    task = a_dead_letter(emails, "a") if "redriven" in left_by else enqueued(emails, "a")
+    emails.redrive(["a"])
+    if left_by == "acked":
+        emails.complete(poll(emails))
+    else:
+        emails.cancel("a")
+    rows = log_rows(emails)
+
+    said = {pages.cancel(task) for pages in (tasks, desk)}
+    said |= {pages.cancel_story(task) for pages in (tasks, desk)}
+
+    assert said == {"0 cancelled, 1 skipped: emails/a: it has left the queue"}
+    assert log_rows(emails) == rows
+
+
+def test_a_task_that_moved_on_but_is_held_is_cancelled(tasks: Desk, emails: Queue) -> None:
+    """From ready to leased to dead: the page is old, the act is meant."""
+    task = enqueued(emails, "a")
+    asked = tasks.ask(task, verb="cancel")
+    emails.fail(poll(emails), "no", retryable=False)
+
+    until = asked.context["form"]["until"].value()
+    tasks.ask(task, verb="cancel", confirmed="yes", until=until)
+
+    assert states(emails, "a") == ["left"]
+
+
+def enqueued(queue: Queue, id: str) -> int:
+    queue.enqueue({}, id=id)
+    return number(queue, id)
 
 
 def log_rows(queue: Queue) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from django_leasequeue import Queue
-from tests.admin.desk import Desk, a_dead_letter, states
+from tests.admin.desk import Desk, a_dead_letter, number, states
 
 MARK = "(not found in the code any more)"
 GONE = [
@@ -62,3 +62,29 @@ def test_code_that_is_there_is_not_marked(desk: Desk, emails: Queue) -> None:
     letter = a_dead_letter(emails, "a", path="tests.admin.desk.poll")
 
     assert MARK not in desk.story(letter).content.decode()
+
+
+@pytest.mark.parametrize("path", GONE)
+def test_a_waiting_task_has_its_pages_and_can_be_cancelled(
+    tasks: Desk, log: Desk, emails: Queue, path: str
+) -> None:
+    emails.enqueue({}, id="a", path=path)
+    task = number(emails, "a")
+
+    for query in ({}, {"q": path}, {"of_task": path}):
+        assert path in tasks.page(**query).content.decode()
+    assert MARK in tasks.story(task).content.decode()
+    assert path in log.story(task).content.decode()
+    assert tasks.cancel(task) == "1 cancelled."
+
+
+def test_nor_is_it_for_the_other_pages(
+    tasks: Desk, log: Desk, emails: Queue, raising_module: str
+) -> None:
+    emails.enqueue({}, id="a", path=raising_module)
+    task = number(emails, "a")
+
+    pages = [tasks.page(), tasks.story(task), tasks.ask(task, verb="cancel"), log.story(task)]
+
+    assert all(page.status_code == 200 for page in pages)
+    assert not any(name.startswith("b48_package") for name in sys.modules)

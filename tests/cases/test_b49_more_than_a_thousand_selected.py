@@ -1,4 +1,4 @@
-"""B49: ten thousand selected letters are redriven in one go, with a question and counts."""
+"""B49: ten thousand selected tasks move in one go, with a question and counts."""
 
 from __future__ import annotations
 
@@ -39,4 +39,25 @@ def test_ten_thousand_across_pages(desk: Desk, emails: Queue) -> None:
     assert f"{LETTERS} dead letters will be ready again" in question
     assert said == f"{LETTERS} redriven."
     assert Task.objects.using(emails.using).filter(state="ready").count() == LETTERS
+    assert LogEntry.objects.count() == LETTERS
+
+
+@pytest.mark.parametrize("emails", ["default"], indirect=True, ids=["postgres"])
+@pytest.mark.parametrize("pages", ["task", "deadletter"])
+def test_ten_thousand_are_cancelled_the_same_way(desk: Desk, emails: Queue, pages: str) -> None:
+    if pages == "task":
+        emails.enqueue_many({"payload": {}, "tenant": f"t{n % TENANTS}"} for n in range(LETTERS))
+    else:
+        ten_thousand_letters(emails)
+    desk = desk.at(pages)
+    started = time.monotonic()
+
+    question = desk.ask(0, verb="cancel", across=True).content.decode()
+    said = desk.cancel(0, across=True)
+
+    assert time.monotonic() - started < SECONDS_MAX
+    assert question.count('name="_selected_action"') == 1
+    assert f"{LETTERS} tasks will leave" in question
+    assert said == f"{LETTERS} cancelled."
+    assert Task.objects.using(emails.using).count() == 0
     assert LogEntry.objects.count() == LETTERS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from django_leasequeue import Queue
-from tests.admin.desk import Desk, a_dead_letter, poll
+from tests.admin.desk import Desk, a_dead_letter, log_of, poll
 
 EVIL = [
     "<script>alert(1)</script>",
@@ -44,6 +44,23 @@ def test_nor_does_a_message(desk: Desk, emails: Queue, evil: str) -> None:
     assert evil in said
     assert_is_text(evil, desk.page().content.decode())
     assert_is_text(evil, desk.client.get("/admin/").content.decode())
+
+
+@pytest.mark.parametrize("evil", EVIL)
+def test_nor_do_the_tasks_and_the_log(tasks: Desk, log: Desk, emails: Queue, evil: str) -> None:
+    options = {"tenant": evil, "dedupe_key": evil, "path": evil, "payload": {evil: [evil]}}
+    task = a_dead_letter(emails, evil, error=ValueError(evil), **options)
+    emails.redrive([evil], tenant=evil, by=evil, reason=evil)
+    lease = poll(emails, worker=evil)
+    emails.heartbeat(lease, details={evil: evil})
+
+    pages = [tasks.page(), tasks.page(q=evil), tasks.page(of_tenant=evil), tasks.story(task)]
+    pages += [tasks.ask(task, verb="cancel"), log.page(), log.page(q=evil), log.page(kind=evil)]
+    pages += [log.story(row.pk) for row in log_of(emails)]
+    assert "1 cancelled." in tasks.cancel(task, reason=evil)
+    pages += [tasks.page(), tasks.story(task), log.story(log_of(emails)[-1].pk)]
+    for page in pages:
+        assert_is_text(evil, page.content.decode())
 
 
 def assert_is_text(evil: str, page: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from django_leasequeue import Queue
-from tests.admin.desk import Desk, MakeDesk, a_dead_letter, poll
+from tests.admin.desk import Desk, MakeDesk, a_dead_letter, log_of, number, poll
 
 SECRET = "4111-1111"
 
@@ -50,3 +50,24 @@ def test_without_view_payload_it_is_hidden_through_the_whole_story(
     assert SECRET not in desk.story(letter).content.decode()
     emails.complete(poll(emails), result={"card": SECRET})
     assert SECRET not in desk.story(letter).content.decode()
+
+
+def test_the_tasks_and_the_log_keep_it_too(make_desk: MakeDesk, emails: Queue) -> None:
+    """No list shows it to anyone, and no page to those who may not view payloads."""
+    emails.enqueue({"card": SECRET}, id="a")
+    lease = poll(emails)
+    emails.heartbeat(lease, details={"card": SECRET})
+    emails.complete(lease, result={"card": SECRET})
+    emails.enqueue({"card": SECRET}, id="a")
+    task = number(emails, "a")
+
+    allowed = make_desk("cancel_task", "view_payload")
+    hidden = make_desk("cancel_task", name="eve")
+    pages = [allowed.at(model).page() for model in ("task", "tasktransition")]
+    pages += [allowed.at("tasktransition").page(q="a"), hidden.at("task").story(task)]
+    pages += [hidden.at("task").ask(task, verb="cancel")]
+    pages += [hidden.at("tasktransition").story(row.pk) for row in log_of(emails)]
+
+    assert not any(SECRET in page.content.decode() for page in pages)
+    assert allowed.at("tasktransition").rows(q=SECRET) == []
+    assert allowed.at("task").rows(q=SECRET) == []

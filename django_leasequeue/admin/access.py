@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from datetime import datetime
 from typing import Any, ClassVar
+from uuid import UUID
 
 from django.contrib import admin
 from django.db import DEFAULT_DB_ALIAS
@@ -102,3 +103,10 @@ class ReadOnlyTaskAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 def positions(texts: Iterable[str]) -> list[str]:
     """Those of *texts*, from an address or a form, that can be a row's number."""
     return [text for text in texts if text.isdecimal() and len(text) < 20]
+
+
+def as_life(text: str) -> UUID | None:
+    try:
+        return UUID(text.strip())
+    except ValueError:
+        return None

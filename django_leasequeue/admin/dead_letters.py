@@ -28,7 +28,7 @@ class DeadLetterAdmin(TaskPagesAdmin):
 
     list_display = ("function", "place", "attempts", "error", "since")
     list_filter = (QueueFilter, TenantFilter, PathFilter, ErrorFilter)
-    search_fields = ("task_id", "path", "tenant", "last_error", "life")
+    search_fields = ("task_id", "path", "tenant", "last_error")
     ordering = ("-visible_at", "-seq")
     actions = ("redrive_selected", "cancel_selected")
     verbs = (REDRIVE, CANCEL)

@@ -18,7 +18,7 @@ from django.utils.translation import gettext, gettext_lazy as _
 
 from ..models import Task, TaskTransition
 from ..transitions import Kind
-from .access import ReadOnlyTaskAdmin, positions
+from .access import ReadOnlyTaskAdmin, as_life, positions
 from .drilldown import LogChangeList
 from .filters import KindFilter, QueueFilter
 from .timeline import pretty, pretty_value
@@ -87,10 +87,7 @@ class TransitionAdmin(ReadOnlyTaskAdmin):
     def lives(self, request: HttpRequest, term: str) -> Sequence[UUID]:
         """The lives that *term* names: it is one, or the id of some."""
         log = self.allowed(request, TaskTransition.objects.all()).order_by("-pk")
-        try:
-            life = UUID(term)
-        except ValueError:
-            life = None
+        life = as_life(term)
         if life and log.filter(life=life).exists():
             return [life]
         return list(log.filter(task_id=term).values_list("life", flat=True)[:LIVES_MAX])

@@ -10,8 +10,7 @@ from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.utils import unquote
 from django.core.exceptions import PermissionDenied
-from django.db.models import Count, QuerySet, Value
-from django.db.models.functions import Concat
+from django.db.models import Count, Q, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, path
 from django.utils.text import capfirst
@@ -19,7 +18,7 @@ from django.utils.translation import gettext, gettext_lazy as _
 
 from ..models import DeadLetter, Task, TaskTransition
 from ..transitions import Kind
-from .access import ReadOnlyTaskAdmin, positions
+from .access import ReadOnlyTaskAdmin, as_life, positions
 from .importable import is_gone
 from .states import state_at
 from .timeline import Story, story_of
@@ -48,6 +47,14 @@ class TaskPagesAdmin(ReadOnlyTaskAdmin):
         rows = rows.annotate(standing=state_at(self.now(request)))
         return rows.defer("payload", "details")
 
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        """A life is looked up, not searched for: as text it would be cast in every row."""
+        if life := as_life(search_term):
+            return queryset.filter(Q(life=life) | Q(task_id=search_term.strip())), False
+        return super().get_search_results(request, queryset, search_term)
+
     @admin.display(description=_("task"), ordering="path")
     def function(self, task: Task) -> str:
         """The function's name, below it the id and the module; the id where there is none."""
@@ -57,7 +64,7 @@ class TaskPagesAdmin(ReadOnlyTaskAdmin):
             return two_lines(task.path or id, task.path and id, full=task.path or task.task_id)
         return two_lines(name, id, module, full=f"{task.path} {task.task_id}")
 
-    @admin.display(description=_("queue"), ordering=Concat("queue", Value(" "), "tenant"))
+    @admin.display(description=_("queue"), ordering="queue")
     def place(self, task: Task) -> str:
         """The queue, the tenant below it."""
         return two_lines(task.queue, task.tenant)

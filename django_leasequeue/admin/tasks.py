@@ -33,7 +33,7 @@ class TaskAdmin(TaskPagesAdmin):
 
     list_display = ("function", "place", "priority", "standing", "attempts", "by")
     list_filter = (StateFilter, QueueFilter, TenantFilter, PathFilter)
-    search_fields = ("task_id", "path", "tenant", "worker", "life")
+    search_fields = ("task_id", "path", "tenant", "worker")
     ordering = ("-seq",)
     actions = ("cancel_selected",)
     verbs = (CANCEL,)

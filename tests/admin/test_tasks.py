@@ -13,7 +13,6 @@ from django_leasequeue import Queue
 from tests.admin.desk import Desk, MakeDesk, a_dead_letter, ids_of, number, poll, states
 
 YEARS = 9 * 365 * 86_400.0
-LONG = {"visibility": YEARS, "max_lease": YEARS}
 
 
 @pytest.fixture
@@ -21,7 +20,7 @@ def one_of_each(emails: Queue) -> None:
     """Ready by the clock alone, leased, scheduled, ready, dead by the clock alone, dead."""
     emails.enqueue({}, id="lapsed", tenant="acme")
     poll(emails, "w1")
-    emails.enqueue({}, id="leased", path="shop.tasks.mail", **LONG)
+    emails.enqueue({}, id="leased", path="shop.tasks.mail", visibility=YEARS, max_lease=YEARS)
     poll(emails, "w2")
     emails.enqueue({}, id="died", max_attempts=1)
     poll(emails, "w3")
@@ -97,6 +96,27 @@ def test_an_id_that_repeats_the_life_is_shown_short(tasks: Desk, emails: Queue) 
 
     assert f"…{id[-8:]}<" in page
     assert f">{id}<" not in page
+
+
+@pytest.mark.usefixtures("one_of_each")
+@pytest.mark.parametrize("model", ["task", "deadletter"])
+def test_every_column_sorts_both_ways(desk: Desk, model: str) -> None:
+    desk = desk.at(model)
+    rows = set(ids_of(desk.rows()))
+
+    for column in range(1, 8):
+        assert set(ids_of(desk.rows(o=column))) == rows
+        assert set(ids_of(desk.rows(o=-column))) == rows
+
+
+def test_a_life_finds_its_task_and_so_does_an_id_that_looks_like_one(
+    tasks: Desk, emails: Queue
+) -> None:
+    life = emails.enqueue({}, id="a").life
+    emails.enqueue({}, id=str(life))
+    emails.enqueue({}, id="b")
+
+    assert sorted(ids_of(tasks.rows(q=f" {life} "))) == sorted(["a", str(life)])
 
 
 def test_many_tasks_cost_no_more_queries_than_few(tasks: Desk, emails: Queue) -> None:

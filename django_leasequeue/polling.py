@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from django.db import InterfaceError, OperationalError
 
@@ -14,7 +15,7 @@ from .conf import Options
 from .errors import QueueUnavailableError
 from .lease import Lease
 from .stores.base import Store
-from .wakeups import Sleeper, sleeper_for
+from .wakeups import FakeTimeSleeper, LocalSleeper, Sleeper, on_postgresql
 
 
 class PollMixin(ABC):
@@ -98,6 +99,17 @@ class PollMixin(ABC):
     def close(self) -> None:
         """Close the connections that waiting polls have opened."""
         close_all(self.sleepers)
+
+
+def sleeper_for(using: str, queues: Sequence[str], clock: Any, options: Options) -> Sleeper:
+    """The sleeper for those queues; under a fake clock no real time passes."""
+    if clock is not None:
+        return FakeTimeSleeper(using, queues, clock)
+    if on_postgresql(using):
+        from .listening import ListeningSleeper  # noqa: PLC0415  sites elsewhere need no psycopg
+
+        return ListeningSleeper(using, queues, options.listen_using or using)
+    return LocalSleeper(using, queues)
 
 
 def close_all(sleepers: list[Sleeper]) -> None:

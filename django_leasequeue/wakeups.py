@@ -35,8 +35,6 @@ from typing import Any, Final, Self
 
 from django.db import connections
 
-from .conf import Options
-
 CHANNEL: Final = "leasequeue"
 LOCK_CLASS: Final = 1_279_611_985  # any number: it keeps our advisory locks apart from a site's
 SLEEP_SECONDS_MAX: Final = 3600.0  # for ever, to a clock that only counts microseconds
@@ -110,17 +108,6 @@ def on_postgresql(using: str) -> bool:
 
 
 asleep: weakref.WeakSet[Sleeper] = weakref.WeakSet()
-
-
-def sleeper_for(using: str, queues: Sequence[str], clock: Any, options: Options) -> Sleeper:
-    """The sleeper for those queues; under a fake clock no real time passes."""
-    if clock is not None:
-        return FakeTimeSleeper(using, queues, clock)
-    if on_postgresql(using):
-        from .listening import ListeningSleeper  # noqa: PLC0415  sites elsewhere need no psycopg
-
-        return ListeningSleeper(using, queues, options.listen_using or using)
-    return LocalSleeper(using, queues)
 
 
 class LocalSleeper(Sleeper):

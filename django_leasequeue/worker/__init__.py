@@ -45,9 +45,9 @@ from django.db import connections, transaction
 
 from django_leasequeue.backend import LeaseQueueBackend
 from django_leasequeue.errors import LostReason, TaskTimeout
+from django_leasequeue.polling import sleeper_for
 from django_leasequeue.queue import Queue
 from django_leasequeue.transitions import Transition
-from django_leasequeue.wakeups import sleeper_for
 
 from .context import CurrentLease, current_lease
 from .deliveries import Deliveries, Delivery

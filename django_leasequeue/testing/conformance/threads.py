@@ -31,7 +31,7 @@ def in_thread(work: Callable[[], T]) -> Future[T]:
     return future
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+def wait_for(condition: Callable[[], bool], seconds: float = 30.0) -> None:
     """Return when *condition* has come true.
 
     Raises:

@@ -37,7 +37,7 @@ class Instant(models.DateTimeField):  # type: ignore[type-arg]
         value = models.Field.get_prep_value(self, value)
         if value is None or hasattr(value, "resolve_expression"):
             return value
-        return self.to_utc(value)
+        return self.to_python(value)
 
     def get_db_prep_value(
         self, value: Any, connection: BaseDatabaseWrapper, prepared: bool = False

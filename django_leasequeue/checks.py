@@ -39,10 +39,11 @@ def check_databases(alias: str, options: Options) -> Iterator[CheckMessage]:
 def check_transactions(connection: BaseDatabaseWrapper) -> Iterator[CheckMessage]:
     mode = connection.settings_dict["OPTIONS"].get("transaction_mode") or ""
     if connection.vendor == "sqlite" and mode.upper() != "IMMEDIATE":
+        setting = f"DATABASES[{connection.alias!r}]['OPTIONS']"
         yield Error(
             f"The queue's database {connection.alias!r} is SQLite without IMMEDIATE transactions: "
             "one that began by reading would be refused when it goes on to write",
-            hint=f"DATABASES[{connection.alias!r}]['OPTIONS']['transaction_mode'] = 'IMMEDIATE'",
+            hint=f"{setting} = {{'transaction_mode': 'IMMEDIATE'}}",
             id="leasequeue.E003",
         )
 

@@ -48,7 +48,7 @@ def type_path(error: BaseException) -> str:
 def printed(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception as second:  # noqa: BLE001  a __str__ of a user's own may raise anything
+    except BaseException as second:  # noqa: BLE001  a __str__ of a user's own may raise anything
         return f"<the exception's text can't be had: {type(second).__name__}>"
 
 
@@ -57,7 +57,7 @@ def trace_of(error: BaseException) -> str:
     try:
         # Cut by frames first: a recursion error's thousand frames say nothing new.
         text = "".join(traceback.TracebackException.from_exception(error, limit=-50).format())
-    except Exception as second:  # noqa: BLE001
+    except BaseException as second:  # noqa: BLE001
         return f"<the traceback can't be had: {type(second).__name__}>"
     if len(text) <= TRACEBACK_CHARACTERS_MAX:
         return storable_text(text, TRACEBACK_CHARACTERS_MAX)

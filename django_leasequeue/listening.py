@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import select
+import selectors
 import time
 import uuid
 from collections.abc import Iterator, Sequence
@@ -69,14 +69,22 @@ class ListeningSleeper(Sleeper):
     def sleep(self, seconds: float) -> None:
         if self.has_come_back():
             return  # what was enqueued meanwhile notified nobody: worth a look at once
-        listening = [self.session.fileno()] if self.session is not None else []
-        ready, _, _ = select.select([self.bell, *listening], [], [], min(seconds, self.patience()))
+        ready = self.wait_for_input(min(seconds, self.patience()))
         if self.bell in ready:
             with contextlib.suppress(BlockingIOError):
                 os.read(self.bell, 4096)
         if self.session is not None:
             with self.mending():
                 self.hear(bool(ready))
+
+    def wait_for_input(self, seconds: float) -> set[int]:
+        """Which of the bell and the session have something to read; none after *seconds*."""
+        # Not select(): it refuses descriptors from 1024 on, and a busy site has that many.
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.bell, selectors.EVENT_READ)
+            if self.session is not None:
+                selector.register(self.session.fileno(), selectors.EVENT_READ)
+            return {key.fd for key, _ in selector.select(seconds)}
 
     def patience(self) -> float:
         """Seconds until the session needs us: to be probed, or to be opened again."""

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from django.db import InterfaceError, OperationalError, connections, transaction
+from django.db import InterfaceError, InternalError, OperationalError, connections, transaction
 
 from . import signals, validation
 from .admission import admit, admit_all
@@ -39,6 +39,7 @@ from .story import dead_letter
 from .transitions import Kind, TaskRecord
 from .wakeups import Wake
 
+READ_ONLY: Final = "25006"  # what a server answers that was the primary before a fail-over
 DISPOSITIONS: Final = {
     Kind.RETRIED: Disposition.RETRYING,
     Kind.DEAD: Disposition.DEAD_LETTERED,
@@ -494,7 +495,7 @@ class Queue(AsyncQueueMixin):
         """Turn the driver's words for "not to be had" into QueueUnavailableError."""
         try:
             yield
-        except (OperationalError, InterfaceError) as error:
+        except (OperationalError, InterfaceError, InternalError) as error:
             if not unavailable(error):
                 raise
             connection = connections[self.using]
@@ -508,6 +509,8 @@ class Queue(AsyncQueueMixin):
 def unavailable(error: Exception) -> bool:
     """Whether *error* is about reaching the database, not about a conflict or the statement."""
     cause = error.__cause__
+    if isinstance(error, InternalError):
+        return getattr(cause, "sqlstate", None) == READ_ONLY
     conflict = (getattr(cause, "sqlstate", None) or "").startswith("40")
     statement = getattr(cause, "sqlite_errorcode", None) == sqlite3.SQLITE_ERROR
     return not conflict and not statement

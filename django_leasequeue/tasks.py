@@ -266,10 +266,10 @@ def failure_of(
         delay = task.backoff(error, task_result)
         if not isinstance(delay, float | int | None):
             raise TypeError(f"backoff must return seconds or None, not {type(delay).__name__}")
+        own = getattr(error, "retry_after", None)
     except Exception:  # the failure it was asked about has to be recorded all the same
         logger.exception("backoff of %s failed; the queue's own applies", task.module_path)
         return True, None
-    own = getattr(error, "retry_after", None)
     return delay is not None, None if own is not None else delay
 
 

@@ -21,6 +21,7 @@ PAYLOAD_BYTES_MAX: Final = 1024 * 1024
 DETAILS_BYTES_MAX: Final = 64 * 1024
 DEPTH_MAX: Final = 200  # deeper than any sane payload, well inside every parser's limit
 DELAY_MAX: Final = timedelta(days=3660)
+WHY_CHARACTERS_MAX: Final = 1_000  # a path is as long as the value's keys are
 CHARACTERS_MAX: Final = {
     "queue": 100,
     "tenant": 100,
@@ -166,4 +167,5 @@ def result_text(value: Any, *, bytes_max: int = PAYLOAD_BYTES_MAX) -> str:
     try:
         return payload_text(value, field="result", bytes_max=bytes_max)
     except (InvalidTaskError, RecursionError) as error:
-        return json.dumps({"unstorable_result": type(value).__name__, "why": str(error)})
+        why = storable_text(str(error), WHY_CHARACTERS_MAX)
+        return json.dumps({"unstorable_result": type(value).__name__, "why": why})

@@ -22,8 +22,11 @@ EXTRAS: Final = {"demo": {"demo", "test"}, "test": {"demo", "test"}, "tox": {"ma
 
 def main() -> None:
     command = sys.argv[1] if len(sys.argv) > 1 else ""
+    if command in {"-h", "--help"}:
+        print(__doc__)
+        return
     if command not in MODULES:
-        sys.exit(__doc__)
+        sys.exit(f"{__doc__}\nThere is no command {command!r}." if command else __doc__)
     if sys.version_info < (3, 11):  # noqa: UP036  met by those who have an older one
         sys.exit("Python 3.11 or newer is needed: try python3.12 -m example_project ...")
     if os.name != "posix":

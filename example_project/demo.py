@@ -28,8 +28,9 @@ WELCOME: Final = """
   Files, logs    {files}
   Database       DATABASE_URL={database}
 
-Some orders are wrong, in ways that happen: find them among the dead letters, correct the order,
-redrive. Ctrl-C stops everything.
+Seven orders are wrong, in ways that happen: find them among the dead letters, correct the order,
+redrive. What was meant: example_project/orders/sample/README.md. Ctrl-C stops everything; the data
+stays for the next time (--reset starts over).
 """
 
 
@@ -51,8 +52,8 @@ def main() -> int:
 
 def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python3 -m example_project demo", description=__doc__)
-    parser.add_argument("--port", type=int, help="the web server's (8000)")
-    parser.add_argument("--reset", action="store_true", help="first forget all earlier demos")
+    parser.add_argument("--port", type=int, help="of the web server; default: 8000")
+    parser.add_argument("--reset", action="store_true", help="first throw away all earlier data")
     parser.add_argument(
         "--smoke",
         action="store_true",
@@ -114,7 +115,10 @@ def create_operator(site: Site) -> None:
 
 def reset() -> None:
     if os.environ.get("DATABASE_URL"):
-        raise DemoError("--reset is for the demo's own database: DATABASE_URL names another one.")
+        raise DemoError(
+            "--reset is for the demo's own database, and DATABASE_URL names yours: empty that "
+            "yourself (with SQLite: delete the file)."
+        )
     devdb.reset(ROOT)
     shutil.rmtree(ROOT / "var", ignore_errors=True)
 
@@ -125,8 +129,9 @@ def free_port(wanted: int) -> int:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", wanted))
-        except OSError as error:
-            raise DemoError(f"Port {wanted}: {error.strerror}. Choose one with --port.") from error
+        except (OSError, OverflowError) as error:
+            why = getattr(error, "strerror", "not from 0 to 65535")
+            raise DemoError(f"Port {wanted}: {why}. Choose one with --port.") from error
         return int(probe.getsockname()[1])
 
 

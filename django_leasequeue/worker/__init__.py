@@ -262,10 +262,10 @@ class Worker:
             leases = source.claim(worker=self.name, limit=int(limit))
             new = [Delivery(queue=source, lease=lease, sent_at=sent_at) for lease in leases]
             self.read_histories(source, new)
-            self.deliveries.add(new)
+            self.left -= len(new)
+            self.give_back(self.deliveries.add(new))
             self.heartbeats.notice(new)
             claimed += len(new)
-            self.left -= len(new)
         self.outage.over()
         return claimed
 

@@ -18,6 +18,7 @@ from django_leasequeue.transitions import Transition
 RETRY_SECONDS_MIN: Final = 0.1
 AHEAD_SECONDS: Final = 0.25  # of work that is claimed before a thread is free for it
 AHEAD_MAX: Final = 100  # larger claims are no cheaper by the task
+UNRECORDED_MAX: Final = 500  # ended, not yet on record: all of it would be done again after a crash
 WAIT_SECONDS_MAX: Final = 3600.0  # a lock's wait has a limit in the platform's integers
 PATIENCE_SECONDS: Final = 1.0  # after that, what waits behind a slow task is given back
 
@@ -47,6 +48,13 @@ class Delivery:
         self.visibility = self.lease.seconds_left
         self.claimed_at = self.sent_at
         self.beat_at = self.sent_at + self.visibility / 3
+
+    def may_wait(self) -> bool:
+        """Whether it may stand behind others: a death of this process costs it an attempt then.
+
+        At most the first of several, so that no task dies that never began.
+        """
+        return self.lease.attempt == 1 and not self.lease.last_attempt
 
     def seconds_left(self) -> float:
         """How much longer the lease lasts, at least."""
@@ -102,11 +110,13 @@ class Deliveries:
         self.finishing: set[Delivery] = set()
         self.changes = 0
         self.closed = False
+        self.one_by_one = 0  # tasks that are to end before anything is claimed ahead again
         self.pace = inf  # seconds that a task takes, judged by the last ones; none has ended yet
 
     def room(self) -> int:
         """How many more leases can start at once, or soon."""
-        return self.threads + self.ahead() - len(self.running) - len(self.waiting)
+        free = self.threads + self.ahead() - len(self.running) - len(self.waiting)
+        return min(free, UNRECORDED_MAX - len(self.finishing))
 
     def ahead(self) -> int:
         """How many leases may wait for a thread: where tasks are short, as many as end soon.
@@ -114,6 +124,8 @@ class Deliveries:
         A claim of one costs as much as a claim of many; a task that waits here can't be taken by
         an idle worker.
         """
+        if self.one_by_one:
+            return 0
         soonest = min((each.seconds_run() for each in self.running), default=0.0)
         seconds = max(self.pace, soonest)
         return min(AHEAD_MAX, int(AHEAD_SECONDS * self.threads / seconds)) if seconds else AHEAD_MAX
@@ -130,7 +142,8 @@ class Deliveries:
 
     def worth_a_claim(self) -> bool:
         idle = len(self.running) + len(self.waiting) < self.threads
-        return self.closed or idle or self.room() > self.ahead() / 2 > 0
+        room = self.room()
+        return self.closed or (idle and room > 0) or room > self.ahead() / 2 > 0
 
     def patience(self) -> float:
         """Seconds until what waits may have done so for too long."""
@@ -153,10 +166,19 @@ class Deliveries:
                 min(self.patience(), WAIT_SECONDS_MAX),
             )
 
-    def add(self, claimed: Iterable[Delivery]) -> None:
+    def add(self, claimed: Iterable[Delivery]) -> list[Delivery]:
+        """Take in what was claimed; what would have to wait and may not comes back."""
         with self.lock:
-            self.waiting.extend(claimed)
+            refused = []
+            for delivery in claimed:
+                idle = len(self.running) + len(self.waiting) < self.threads
+                if idle or delivery.may_wait():
+                    self.waiting.append(delivery)
+                else:
+                    refused.append(delivery)
+            self.one_by_one += len(refused)
             self.work.notify_all()
+            return refused
 
     def take(self) -> Delivery | None:
         """The next delivery to start, waited for; None where nothing is to start any more."""
@@ -174,6 +196,7 @@ class Deliveries:
         """Its task has returned: the thread is free, the outcome is yet to be recorded."""
         with self.lock:
             seconds = delivery.seconds_run()
+            self.one_by_one = max(0, self.one_by_one - 1)
             self.pace = seconds if self.pace == inf else 0.8 * self.pace + 0.2 * seconds
             self.running.discard(delivery)
             self.finishing.add(delivery)

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, Final
 
-from django.db import OperationalError
+from django.db import DataError
 
 from django_leasequeue.backend import LeaseQueueBackend, finished_result
 from django_leasequeue.compat import TaskResult, task_finished
-from django_leasequeue.errors import LeaseLostError, LostReason, QueueUnavailableError
+from django_leasequeue.errors import LeaseLostError, LostReason
 from django_leasequeue.failure import printed, summary, type_path
 from django_leasequeue.lease import Lease
 from django_leasequeue.queue import DISPOSITIONS, Queue
@@ -23,7 +23,7 @@ from django_leasequeue.transitions import ended_by
 from django_leasequeue.validation import result_text
 
 from .deliveries import Deliveries
-from .outage import Outage, pause
+from .outage import OUTAGE, Outage, pause
 from .runner import Outcome
 from .sessions import Session
 
@@ -129,9 +129,14 @@ class Finisher:
             try:
                 word = self.try_once(outcome, repeated=repeated, plain=plain)
             except LeaseLostError as error:
-                say_lost(outcome, error.reason)
-                return
-            except (QueueUnavailableError, OperationalError) as error:
+                # An earlier call of ours, given up for lost, may have come through since.
+                if not (repeated and error.reason is LostReason.FINISHED):
+                    say_lost(outcome, error.reason)
+                    return
+            except DataError:
+                logger.exception("an outcome can't be recorded; trying without its text")
+                plain = True
+            except OUTAGE as error:
                 self.outage.met(error)
             except Exception:
                 logger.exception("an outcome can't be recorded; trying without its text")

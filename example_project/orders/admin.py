@@ -17,7 +17,7 @@ from django.utils.safestring import SafeString, mark_safe
 
 from .forms import UploadForm
 from .models import Customer, Invoice, Label, Order, OrderLine, OrderStatus, Product, Upload
-from .progress import steps_of
+from .progress import Step, steps_of
 from .uploads import LINE_COLUMNS, ORDER_COLUMNS, receive
 
 
@@ -135,7 +135,7 @@ class OrderAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     @admin.display(description="state of the work")
     def work(self, order: Order) -> SafeString:
         """Each step, why it failed, and the way to redrive it."""
-        steps = ((s.name, s.state, s.error, redrive_link(s.dead_letter)) for s in steps_of(order))
+        steps = ((s.name, s.state, s.error, story_link(s)) for s in steps_of(order))
         return format_html_join(mark_safe("<br>"), "{}: <b>{}</b> {} {}", steps)
 
     @admin.display(description="documents")
@@ -171,11 +171,13 @@ def is_invoiced(order: Order | None) -> bool:
     return order is not None and Invoice.objects.filter(order=order).exists()
 
 
-def redrive_link(dead_letter: str) -> SafeString | str:
-    if not dead_letter:
+def story_link(step: Step) -> SafeString | str:
+    if not step.story:
         return ""
+    if step.state != "dead":
+        return format_html('(<a href="{}">it failed before</a>)', step.story)
     html = '<br><a href="{}">Dead letter</a>: correct and save the order, then redrive it there.'
-    return format_html(html, dead_letter)
+    return format_html(html, step.story)
 
 
 @admin.register(Invoice)

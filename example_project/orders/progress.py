@@ -7,19 +7,19 @@ from uuid import UUID
 
 from django.urls import reverse
 
-from django_leasequeue.models import Task
+from django_leasequeue.models import Task, TaskTransition
 
 from .models import Invoice, Order
 
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One of an order's two tasks. ``dead_letter`` is its admin page, where it can be redriven."""
+    """One of an order's two tasks. ``story`` is its admin page, if it ever was a dead letter."""
 
     name: str
     state: str
     error: str = ""
-    dead_letter: str = ""
+    story: str = ""
 
 
 def steps_of(order: Order) -> list[Step]:
@@ -32,12 +32,20 @@ def steps_of(order: Order) -> list[Step]:
 
 
 def step(name: str, life: UUID | None, *, done: bool) -> Step:
+    story = story_of(life)
     if done:
-        return Step(name=name, state="done")
+        return Step(name=name, state="done", story=story)
     held = Task.objects.filter(life=life).first() if life else None
     if held is None:
-        return Step(name=name, state="not in the queue")
-    if held.state != "dead":
-        return Step(name=name, state=held.state, error=held.last_error)
-    page = reverse("admin:leasequeue_deadletter_change", args=[held.pk])
-    return Step(name=name, state="dead", error=held.last_error, dead_letter=page)
+        return Step(name=name, state="not in the queue", story=story)
+    return Step(name=name, state=held.state, error=held.last_error, story=story)
+
+
+def story_of(life: UUID | None) -> str:
+    """The page that tells why the task failed and who redrove it: it is there when all is done."""
+    if life is None:
+        return ""
+    log = TaskTransition.objects.filter(life=life)
+    if not log.filter(kind="dead").exists():
+        return ""
+    return reverse("admin:leasequeue_deadletter_change", args=[log.get(kind="enqueued").pk])

@@ -41,7 +41,7 @@ def test_who_and_why_are_on_both_records(tasks: Desk, emails: Queue) -> None:
     entry = LogEntry.objects.order_by("pk").first()
     assert said == ["1 cancelled."] * 2
     assert states(emails, "a", "b") == ["left", "left"]
-    assert [row.transition.facts["by"] for row in rows] == [f"{tasks.user.pk} ada"] * 2
+    assert [row.transition.facts["by"] for row in rows] == [f"ada (user {tasks.user.pk})"] * 2
     assert [row.transition.facts["reason"] for row in rows] == ["customer left", "so did he"]
     assert entry
     assert (entry.object_id, entry.object_repr) == (str(first), "emails/a")

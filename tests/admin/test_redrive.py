@@ -36,7 +36,7 @@ def test_who_and_why_are_on_both_records(desk: Desk, emails: Queue) -> None:
 
     row = TaskTransition.objects.using(emails.using).get(kind="redriven")
     entry = LogEntry.objects.get()
-    by = f"{desk.user.pk} ada"
+    by = f"ada (user {desk.user.pk})"
     assert (row.transition.facts["by"], row.transition.facts["reason"]) == (by, "mailbox is back")
     assert (entry.user, entry.object_id, entry.object_repr) == (desk.user, str(letter), "emails/a")
     assert entry.change_message == "Redriven: mailbox is back"

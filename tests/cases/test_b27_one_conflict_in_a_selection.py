@@ -24,7 +24,7 @@ def test_in_the_admin(desk: Desk, emails: Queue) -> None:
     assert "twin" in said
     assert states(emails, "a", "b", "c", "twin") == ["ready", "dead", "ready", "ready"]
     redriven = TaskTransition.objects.using(emails.using).filter(kind="redriven")
-    assert {row.transition.facts["by"] for row in redriven} == {f"{desk.user.pk} ada"}
+    assert {row.transition.facts["by"] for row in redriven} == {f"ada (user {desk.user.pk})"}
 
 
 def test_by_the_call(emails: Queue) -> None:

@@ -80,6 +80,7 @@ def test_what_was_wrong_is_corrected_and_redriven_and_nothing_is_done_twice(
         "dead_letters": 0,
         "in_flight": 0,
     }
+    assert f"{DEAD_LETTERS}{dead.pk}/change/" in page(admin_client, wrong)
     assert kinds(wrong) == ["enqueued", "leased", "dead", "redriven", "leased", "acked"]
     redriven = TaskTransition.objects.get(life=str(wrong.task_id), kind="redriven")
     assert admin_user.get_username() in str(redriven.transition.facts["by"])

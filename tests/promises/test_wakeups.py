@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import resource
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -152,3 +154,20 @@ def test_an_enqueue_between_the_look_and_the_sleep_is_not_missed(queue: Queue) -
     go_on.set()
 
     assert polling.result(timeout=10)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_poll_sleeps_in_a_process_with_more_than_a_thousand_files_open() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < 1200 and hard < 1200:
+        pytest.skip("so many can't be opened here")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 1200), hard))
+    held = [os.open(os.devnull, os.O_RDONLY) for _ in range(1050)]
+    queue = Queue("emails", using="default")
+    try:
+        assert queue.poll(worker="w", wait=0.2) is None
+    finally:
+        queue.close()
+        for number in held:
+            os.close(number)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

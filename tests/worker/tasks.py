@@ -202,3 +202,22 @@ def take_a_moment() -> int:
 def count_logged_queries() -> int:
     Group.objects.using(place()).count()
     return len(connections[place()].queries)
+
+
+class Unprintable(Exception):
+    def __str__(self) -> str:
+        raise SystemExit(9)
+
+    @property
+    def retry_after(self) -> float:
+        raise RuntimeError("not to be asked")
+
+
+@task()
+def leave_while_printed() -> None:
+    raise Unprintable
+
+
+@task(backoff=lambda error, result: 0)
+def refuse_to_say_when() -> None:
+    raise Unprintable

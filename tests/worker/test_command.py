@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -133,3 +134,11 @@ def test_it_logs_to_stderr_where_the_site_logs_nowhere(
     site.drain()
 
     assert "started worker=" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["", "a\tb", "x" * 101])
+def test_a_queue_name_that_can_t_be_one_is_refused_in_one_line(settings: Any, name: str) -> None:
+    settings.TASKS = {"default": settings.TASKS["default"] | {"QUEUES": []}}
+
+    with pytest.raises(CommandError, match=r"^queue "):
+        call_command("leasequeue_worker", queues=[name], drain=True)

@@ -13,6 +13,8 @@ from django_leasequeue import signals
 from django_leasequeue.compat import TaskResultStatus, task_finished
 from django_leasequeue.errors import QueueUnavailableError
 from django_leasequeue.queue import Queue
+from django_leasequeue.worker import finisher
+from django_leasequeue.worker.finisher import recorded_already
 from tests.waiting import wait_for
 
 from . import tasks
@@ -99,3 +101,38 @@ def test_an_outcome_that_waits_for_the_database_costs_no_processor_time(
             assert time.process_time() - before < 0.1
             change.undo()
             wait_for(lambda: "dead" in postgres.kinds())
+
+
+def test_a_finish_that_comes_through_after_it_was_asked_for_counts_as_done(
+    postgres: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its statement still ran on the server when the worker, cut off from it, looked first."""
+    answers = [False]
+
+    def seen(*arguments: Any) -> bool:
+        return answers.pop() if answers else recorded_already(*arguments)
+
+    monkeypatch.setattr(finisher, "recorded_already", seen)
+    lose_answers(monkeypatch, "complete_many")
+    postgres.enqueue(tasks.add, 1, 2)
+    ends: list[Any] = []
+
+    def ended(**_: Any) -> None:
+        ends.append("finished")
+
+    with receiving(task_finished, ended):
+        postgres.drain()
+
+    assert ends == ["finished"]
+    assert "lost queue=" not in caplog.text
+
+
+@pytest.mark.parametrize("poison", ["leave_while_printed", "refuse_to_say_when"])
+def test_an_exception_that_can_t_be_asked_costs_no_worker(site: Site, poison: str) -> None:
+    site.enqueue(getattr(tasks, poison))
+    site.enqueue(tasks.add, 1, 2)
+
+    site.drain()
+
+    assert site.kinds().count("acked") == 1
+    assert site.kinds().count("dead") == 1

@@ -10,9 +10,11 @@ from typing import Any, cast
 from django.core.management.base import BaseCommand, CommandError
 from django.db import transaction
 
+from django_leasequeue import validation
 from django_leasequeue.backend import LeaseQueueBackend
 from django_leasequeue.compat import task_backends
 from django_leasequeue.conf import backends
+from django_leasequeue.errors import InvalidTaskError
 from django_leasequeue.worker import GRACE_SECONDS, Worker
 from django_leasequeue.worker.shutdown import leave, stop_on_signals
 
@@ -41,7 +43,7 @@ class Command(BaseCommand):
             help="Tasks that run at a time. Default: 1, since not every site's tasks are safe "
             "beside each other; more pay where tasks wait for disks or networks.",
         )
-        add("--max-tasks", type=at_least(1, int), metavar="N", help="Stop after that many.")
+        add("--max-tasks", type=at_least(1, int), metavar="N", help="Stop after that many tasks.")
         add("--drain", action="store_true", help="Stop when no task is visible any more.")
         add(
             "--grace",
@@ -101,13 +103,19 @@ def queues_of(alias: str, asked: list[str] | None) -> list[str]:
     """
     ours = dict(backends())
     if alias not in ours:
-        raise CommandError(f"TASKS[{alias!r}] is no lease queue; such are: {', '.join(ours)}")
+        known = ", ".join(ours) or "none"
+        raise CommandError(f"TASKS[{alias!r}] is no lease queue; of those there are: {known}")
     served = ours[alias].get("QUEUES", ["default"])
     if unknown := [name for name in asked or [] if served and name not in served]:
-        raise CommandError(f"{', '.join(unknown)}: not among its QUEUES {', '.join(served)}")
+        raise CommandError(
+            f"--queue {', '.join(unknown)}: TASKS[{alias!r}]['QUEUES'] has {', '.join(served)}"
+        )
     if not (asked or served):
-        raise CommandError("its QUEUES are open to any name: say which with --queue")
-    return list(dict.fromkeys(asked or served))
+        raise CommandError(f"TASKS[{alias!r}]['QUEUES'] takes any name: say which with --queue")
+    try:
+        return [validation.name("queue", name) for name in dict.fromkeys(asked or served)]
+    except InvalidTaskError as error:
+        raise CommandError(str(error)) from error
 
 
 def log_somewhere() -> None:

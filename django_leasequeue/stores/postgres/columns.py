@@ -12,23 +12,27 @@ from ...transitions import enqueued_data
 from ..base import Failure, Finish
 
 ROWS_MAX: Final = 1000  # tasks that one statement stores or leases
+CHARACTERS_MAX: Final = 16 * 1024 * 1024  # of payloads in it; the server takes no more than 1 GB
 MICROSECOND: Final = timedelta(microseconds=1)
 Columns = dict[str, list[Any]]
 
 
 def chunks(tasks: Sequence[Admitted]) -> Iterator[list[Admitted]]:
-    """*tasks* in order, cut so that no chunk meets itself in an id or a key."""
+    """*tasks* in order, cut so that no chunk grows too large or meets itself in an id or a key."""
     chunk: list[Admitted] = []
+    characters = 0
     taken: set[tuple[str, ...]] = set()
     for task in tasks:
         names = {("id", task.tenant, task.id)}
         if task.dedupe_key is not None:
             names.add(("key", task.tenant, task.dedupe_key))
-        if len(chunk) == ROWS_MAX or taken & names:
+        full = len(chunk) == ROWS_MAX or characters + len(task.payload) > CHARACTERS_MAX
+        if chunk and (full or taken & names):
             yield chunk
-            chunk, taken = [], set()
+            chunk, taken, characters = [], set(), 0
         chunk.append(task)
         taken |= names
+        characters += len(task.payload)
     if chunk:
         yield chunk
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Generator
 from pathlib import Path
+from typing import Final
 
 import environ
 import pytest
 
 from example_project import devdb
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT: Final = Path(__file__).resolve().parent.parent
+SERVER: Final = pytest.StashKey[str]()
+MARK: Final = "postgresql: needs PostgreSQL as the default database"
 
 
 @pytest.hookimpl(wrapper=True)
@@ -29,14 +32,31 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
     return (yield)
 
 
-SERVER = pytest.StashKey[str]()
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", MARK)
 
 
 def pytest_report_header(config: pytest.Config) -> str:
     return f"devdb: {config.stash.get(SERVER, 'none, DATABASE_URL is set')}"
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what is meant for PostgreSQL where DATABASE_URL names something else."""
+    if on_postgresql():
+        return
+    skip = pytest.mark.skip(reason="DATABASE_URL is no PostgreSQL")
+    for item in items:
+        parameters = getattr(getattr(item, "callspec", None), "id", "").split("-")
+        fixtures = getattr(item, "fixturenames", ())
+        if item.get_closest_marker("postgresql") or "postgres" in (*parameters, *fixtures):
+            item.add_marker(skip)
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    if os.environ["DATABASE_URL"].startswith("sqlite"):
+    if not on_postgresql():
         terminalreporter.section("WITHOUT POSTGRESQL", yellow=True)
-        terminalreporter.line("DATABASE_URL is SQLite: what was to run on PostgreSQL did not.")
+        terminalreporter.line("DATABASE_URL names another database: half of the tests did not run.")
+
+
+def on_postgresql() -> bool:
+    return os.environ["DATABASE_URL"].startswith("postgres")

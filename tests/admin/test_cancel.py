@@ -131,6 +131,7 @@ def test_a_namesake_that_came_later_is_left_alone(tasks: Desk, emails: Queue) ->
     assert states(emails, "a") == ["ready"]
 
 
+@pytest.mark.postgresql
 @pytest.mark.django_db(transaction=True, databases=["default"])
 def test_a_task_in_the_middle_of_a_move_is_skipped_as_busy() -> None:
     """The page does not wait for whoever holds the row."""

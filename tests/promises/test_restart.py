@@ -25,7 +25,9 @@ def server(tmp_path: Path) -> Iterator[devdb.Cluster]:
     except devdb.DevDBError as error:
         pytest.skip(f"no PostgreSQL can be started here: {error}")
     defaults = connections["default"].settings_dict
-    connections.settings[ALIAS] = defaults | environ.Env.db_url_config(cluster.url)
+    connections.settings[ALIAS] = (
+        defaults | {"OPTIONS": {}} | environ.Env.db_url_config(cluster.url)
+    )
     yield cluster
     connections[ALIAS].close()
     del connections.settings[ALIAS]

@@ -55,8 +55,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if not on_postgresql():
         terminalreporter.section("WITHOUT POSTGRESQL", yellow=True)
-        terminalreporter.line("DATABASE_URL names another database: half of the tests did not run.")
+        terminalreporter.line("DATABASE_URL is no PostgreSQL: what needs one did not run.")
 
 
 def on_postgresql() -> bool:
-    return os.environ["DATABASE_URL"].startswith("postgres")
+    return os.environ["DATABASE_URL"].startswith(("postgres", "pgsql"))

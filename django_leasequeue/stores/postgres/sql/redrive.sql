@@ -13,7 +13,7 @@
 --       kind …         what happened; rows with state NULL weren't asked for
 -- locks task rows in ascending seq, stepping over locked ones; waits for an open transaction that
 --       holds a letter's key, and fails where it is kept
--- plan  leasequeue_task_id and leasequeue_task_live_key, then leasequeue_task_pkey
+-- plan  leasequeue_task_id and leasequeue_task_live_key, then leasequeue_task_pkey or _dead
 WITH clock AS MATERIALIZED (
     SELECT coalesce(%(now)s::timestamptz, statement_timestamp()) AS now
 ),
@@ -31,7 +31,7 @@ letter AS MATERIALIZED (
     SELECT task.seq
       FROM leasequeue_task AS task
      WHERE task.seq IN (SELECT seq FROM found WHERE state = 'dead')
-       AND task.state = 'dead'
+       AND task.state = 'dead' AND task.queue = %(queue)s  -- for the index of the dead
      ORDER BY task.seq
        FOR NO KEY UPDATE SKIP LOCKED
 ),

@@ -2,7 +2,7 @@
 
 RUN = python3 -m example_project
 
-.PHONY: help demo reset smoke test lint types format matrix constraints ci
+.PHONY: help demo reset smoke test acceptance lint types format matrix constraints ci
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-12s %s\n", $$1, $$2}' Makefile
@@ -18,6 +18,9 @@ smoke:  ## Does the demo do its work? On data of its own
 
 test:  ## All tests; ARGS="-k redrive -x" goes to pytest
 	$(RUN) test $(ARGS)
+
+acceptance:  ## Django's own tests of task backends, run against ours
+	$(RUN) tox run -e acceptance
 
 lint:  ## Ruff's rules and format, and the layers
 	$(RUN) tox run -e lint

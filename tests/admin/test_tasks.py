@@ -19,11 +19,11 @@ YEARS = 9 * 365 * 86_400.0
 def one_of_each(emails: Queue) -> None:
     """Ready by the clock alone, leased, scheduled, ready, dead by the clock alone, dead."""
     emails.enqueue({}, id="lapsed", tenant="acme")
-    poll(emails, "w1")
+    poll(emails, "worker-1")
     emails.enqueue({}, id="leased", path="shop.tasks.mail", visibility=YEARS, max_lease=YEARS)
-    poll(emails, "w2")
+    poll(emails, "worker-2")
     emails.enqueue({}, id="died", max_attempts=1)
-    poll(emails, "w3")
+    poll(emails, "worker-3")
     a_dead_letter(emails, "dead")
     emails.enqueue({}, id="scheduled", run_after=timedelta(days=3000))
     emails.enqueue({}, id="ready", priority=7)
@@ -42,7 +42,7 @@ def one_of_each(emails: Queue) -> None:
         ({"of_tenant": "acme"}, ["lapsed"]),
         ({"of_task": "shop.tasks.mail"}, ["leased"]),
         ({"q": "sched"}, ["scheduled"]),
-        ({"q": "w2"}, ["leased"]),
+        ({"q": "worker-2"}, ["leased"]),
     ],
 )
 def test_states_filters_and_search(tasks: Desk, query: dict[str, str], found: list[str]) -> None:
@@ -57,8 +57,8 @@ def test_a_row_says_where_the_task_stands_since_when_and_who_has_it(tasks: Desk)
     assert "since 2026-01-01 00:00:30" in page  # lapsed at its deadline
     assert "until 2034-" in page
     assert "due 2034-" in page
-    assert "w2" in page
-    assert "w1" not in page  # who had it once is history
+    assert "worker-2" in page
+    assert "worker-1" not in page  # who had it once is history
 
 
 @pytest.mark.usefixtures("one_of_each")

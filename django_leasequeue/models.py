@@ -233,3 +233,68 @@ class Turn(models.Model):
 
     def __str__(self) -> str:
         return f"{self.queue}: {self.tenant}"
+
+
+class Effect(models.Model):
+    """Something a task does outside the database, named by the task: ``started``, later ``done``.
+
+    Both are committed on their own, so that a delivery finds what the ones before it did.
+    """
+
+    pk = models.CompositePrimaryKey("life", "name")
+    life = models.UUIDField(_("life"))
+    name = ExactCharField(_("name"), max_length=CHARACTERS_MAX["effect"])
+    token = models.BigIntegerField(_("fencing token"))
+    started_at = Instant(_("started at"))
+    done_at = Instant(_("done at"), null=True)
+    result = models.TextField(_("result"), null=True)
+
+    class Meta:
+        db_table = "leasequeue_effect"
+        verbose_name = _("effect")
+        verbose_name_plural = _("effects")
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return f"{self.life}: {self.name}"
+
+
+class WorkerName(models.Model):
+    """A configured worker's name while it is taken, on databases that can't lock a name.
+
+    Whoever holds it moves ``expires_at``; who died lets go of it that way.
+    """
+
+    name = ExactCharField(_("name"), max_length=CHARACTERS_MAX["worker"], primary_key=True)
+    holder = models.UUIDField(_("holder"))
+    expires_at = Instant(_("expires at"))
+
+    class Meta:
+        db_table = "leasequeue_worker_name"
+        verbose_name = _("worker name")
+        verbose_name_plural = _("worker names")
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Tally(models.Model):
+    """How often something happened on a queue that the log doesn't tell, or no longer tells.
+
+    ``kind`` is that of transitions which were pruned, or 'refused': calls on lost leases.
+    """
+
+    pk = models.CompositePrimaryKey("queue", "kind")
+    queue = ExactCharField(_("queue"), max_length=CHARACTERS_MAX["queue"])
+    kind = ExactCharField(_("kind"), max_length=20)
+    count = models.BigIntegerField(_("count"))
+
+    class Meta:
+        db_table = "leasequeue_tally"
+        verbose_name = _("tally")
+        verbose_name_plural = _("tallies")
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return f"{self.queue}: {self.count} {self.kind}"

@@ -28,6 +28,7 @@ CHARACTERS_MAX: Final = {
     "id": 200,
     "dedupe_key": 200,
     "worker": 200,
+    "effect": 200,
 }
 CONTROL: Final = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 UNSTORABLE: Final = re.compile(r"[\x00\ud800-\udfff]")

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
+from inspect import iscoroutinefunction
 from typing import Any
 from uuid import UUID
 
@@ -75,6 +76,8 @@ class LeaseTaskBackend(BaseTaskBackend):
             positive("timeout", task.timeout)
         if task.backoff is not None and not callable(task.backoff):
             raise InvalidTaskError("backoff must be a function")
+        if task.atomic and iscoroutinefunction(task.func):
+            raise InvalidTaskError("atomic is for sync functions: async code has no transactions")
         self.lease_options.policy_of(task.queue_name).limits(
             max_attempts=task.max_attempts, visibility=task.visibility, max_lease=task.max_lease
         )

@@ -68,6 +68,8 @@ class LeaseTask(GenericTask[P, R]):
         timeout: how long an attempt may take; None: as long as its lease can be renewed.
         visibility: length of a lease.
         max_lease: longest total life of one lease, however often it is renewed.
+        atomic: the function runs in a transaction of the queue's database, and the
+            acknowledgement commits with it. Not for async functions: transactions aren't, either.
     """
 
     run_after: datetime | timedelta | None = None  # type: ignore[assignment]
@@ -78,6 +80,7 @@ class LeaseTask(GenericTask[P, R]):
     timeout: float | None = None
     visibility: float | None = None
     max_lease: float | None = None
+    atomic: bool = False
 
     def using(
         self,
@@ -154,6 +157,7 @@ class TaskOptions(TypedDict, total=False):
     timeout: float | None
     visibility: float | None
     max_lease: float | None
+    atomic: bool
 
 
 DEFAULTS: Final[Mapping[str, Any]] = {

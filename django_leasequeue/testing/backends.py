@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.db import transaction
+
 from django_leasequeue import compat, validation
 from django_leasequeue.backend import LeaseTaskBackend
 from django_leasequeue.compat import Task, TaskResult
-from django_leasequeue.tasks import json_value, lease_task, refusals
+from django_leasequeue.tasks import json_value, lease_task, refusals, unvalidated, values
 
 
 class StrictBackend(LeaseTaskBackend):
@@ -35,7 +37,16 @@ class StrictBackend(LeaseTaskBackend):
 
 
 class ImmediateBackend(StrictBackend, compat.ImmediateBackend):
-    """Runs each task at its enqueue, also one that was to wait."""
+    """Runs each task at its enqueue, also one that was to wait; an atomic one in a transaction."""
+
+    def _execute_task(self, task_result: TaskResult[..., Any]) -> None:
+        task = lease_task(task_result.task)
+        if task.atomic:
+            body = transaction.atomic(using=self.lease_options.using)(task.func)
+            shown = unvalidated(**values(task) | {"func": body})
+            object.__setattr__(task_result, "task", shown)
+        super()._execute_task(task_result)  # type: ignore[misc]
+        object.__setattr__(task_result, "task", task)
 
 
 class DummyBackend(StrictBackend, compat.DummyBackend):

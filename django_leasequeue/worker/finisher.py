@@ -7,6 +7,7 @@ import logging
 import queue
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
 
@@ -19,7 +20,7 @@ from django_leasequeue.failure import printed, summary, type_path
 from django_leasequeue.lease import Lease
 from django_leasequeue.queue import DISPOSITIONS, Queue
 from django_leasequeue.records import Disposition
-from django_leasequeue.transitions import ended_by
+from django_leasequeue.transitions import Kind, Transition, ended_by
 from django_leasequeue.validation import result_text
 
 from .deliveries import Deliveries
@@ -92,12 +93,14 @@ class Finisher:
             if outcome.delivery.lost:
                 say_lost(outcome, outcome.delivery.lost)
         held = [outcome for outcome in batch if not outcome.delivery.lost]
-        done = [outcome for outcome in held if outcome.error is None]
+        done = [outcome for outcome in held if outcome.error is None and not outcome.acked]
         for target in {outcome.delivery.queue for outcome in done}:
             self.complete(target, [each for each in done if each.delivery.queue is target])
         for outcome in held:
             if outcome.error is not None:
-                self.insist(outcome)
+                self.insist(outcome, repeated=outcome.acked)
+            elif outcome.acked:
+                self.recorded(outcome, ACKED)
         self.deliveries.drop(outcome.delivery for outcome in batch)
 
     def complete(self, target: Queue, done: Sequence[Outcome]) -> None:
@@ -164,6 +167,8 @@ class Finisher:
             if not done_already:
                 target.release(lease)
             return RELEASED
+        if outcome.acked and acked_already(target, lease):
+            return ACKED
         if error is None:
             if not done_already:
                 target.complete(lease, result=UNSTORABLE if plain else outcome.result)
@@ -177,6 +182,10 @@ class Finisher:
 
     def recorded(self, outcome: Outcome, word: str) -> None:
         """Tell the log, and Django's receivers where the task has come to its end."""
+        if word == ACKED and outcome.error is not None:
+            # The commit's answer was lost, or a hook that ran after it has failed.
+            logger.warning("acknowledged all the same", exc_info=outcome.error)
+            outcome = replace(outcome, error=None)
         say(word, outcome)
         if word in FINAL and outcome.task_result:
             try:
@@ -204,9 +213,18 @@ class Finisher:
 
 def recorded_already(target: Queue, lease: Lease) -> bool:
     """Whether this very delivery has ended by a report of its worker; others may have followed."""
+    return ended_by(own_history(target, lease)) is LostReason.FINISHED
+
+
+def acked_already(target: Queue, lease: Lease) -> bool:
+    """Whether this very delivery is acknowledged."""
+    return any(transition.kind is Kind.ACKED for transition in own_history(target, lease))
+
+
+def own_history(target: Queue, lease: Lease) -> list[Transition]:
+    """What the log tells of this delivery."""
     history = target.store.history([lease.life], since=lease.token)
-    own = [transition for transition in history if transition.token == lease.token]
-    return ended_by(own) is LostReason.FINISHED
+    return [transition for transition in history if transition.token == lease.token]
 
 
 def say(word: str, outcome: Outcome, why: str = "") -> None:

@@ -5,15 +5,22 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from inspect import iscoroutinefunction
 from typing import Any
 
 from asgiref.sync import async_to_sync
+from django.db import transaction
 
 from django_leasequeue.backend import LeaseQueueBackend
 from django_leasequeue.compat import TaskContext, TaskResult, task_started
-from django_leasequeue.errors import TaskNotAllowedError, TaskNotFoundError, TaskTimeout
+from django_leasequeue.errors import (
+    LeaseLostError,
+    TaskNotAllowedError,
+    TaskNotFoundError,
+    TaskTimeout,
+)
 from django_leasequeue.tasks import LeaseTask, failure_of, resolve
 
 from .context import CurrentLease, running
@@ -27,6 +34,8 @@ class Outcome:
     """How an attempt ended; ``error`` is None where it succeeded.
 
     ``task_result`` is None where the task's code was never reached: the lease is given back.
+    ``acked``: an atomic task has sent its acknowledgement itself. With an error beside it the
+    commit failed, or it worked and its answer was lost, or a hook after it raised.
     """
 
     delivery: Delivery
@@ -36,6 +45,7 @@ class Outcome:
     retryable: bool = True
     retry_after: float | None = None
     task_result: TaskResult[..., Any] | None = None
+    acked: bool = False
 
 
 class Runner:
@@ -57,7 +67,7 @@ class Runner:
 
     def run(self, delivery: Delivery) -> Outcome:
         """The outcome of the attempt. Whatever the task raises is part of it."""
-        result, task = None, None
+        result, task, acked = None, None, False
         error: BaseException | None = None
         try:
             task = resolve(delivery.lease.path, self.backend.lease_options)
@@ -71,7 +81,11 @@ class Runner:
             try:
                 with running(CurrentLease(delivery, self.heartbeats)):
                     task_started.send_robust(type(self.backend), task_result=task_result)
-                    result = call(delivery, task, task_result)
+                    with block_of(task, delivery):
+                        result = call(delivery, task, task_result)
+                        if task.atomic:
+                            acknowledge(delivery, result)
+                            acked = True
             except BaseException as raised:  # noqa: BLE001  SystemExit is a task's failure, too
                 error = raised
         if isinstance(error, KeyboardInterrupt):
@@ -87,7 +101,25 @@ class Runner:
             retryable=retryable,
             retry_after=retry_after,
             task_result=task_result,
+            acked=acked,
         )
+
+
+def block_of(task: LeaseTask[..., Any], delivery: Delivery) -> AbstractContextManager[None]:
+    """What the task's body runs in: where it is atomic, a transaction that nothing encloses."""
+    if not task.atomic:
+        return nullcontext()
+    return transaction.atomic(using=delivery.queue.using, durable=True)
+
+
+def acknowledge(delivery: Delivery, result: Any) -> None:
+    """Acknowledge in the transaction of the task's body, so that both commit or neither does."""
+    delivery.being_recorded()
+    try:
+        delivery.queue.complete(delivery.lease, result=result)
+    except LeaseLostError as error:
+        delivery.lost = error.reason
+        raise
 
 
 def call(delivery: Delivery, task: LeaseTask[..., Any], task_result: TaskResult[..., Any]) -> Any:

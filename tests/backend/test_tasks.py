@@ -89,6 +89,9 @@ class Holder:
     def method() -> None: ...
 
 
+async def asynchronous() -> None: ...
+
+
 def nested() -> Callable[[], None]:
     def inner() -> None: ...
 
@@ -127,6 +130,12 @@ def test_a_limit_out_of_bounds_is_refused_at_definition(
     for expected in (InvalidTaskError, InvalidTask):
         with pytest.raises(expected, match=message):
             loosely(**{"queue_name": "mail", **options})(tasks.plain)
+
+
+def test_an_async_function_is_refused_as_atomic_at_definition() -> None:
+    for expected in (InvalidTaskError, InvalidTask):
+        with pytest.raises(expected, match="atomic is for sync functions"):
+            task(queue_name="mail", atomic=True)(asynchronous)
 
 
 @pytest.mark.parametrize("name", ["run_after", "tenant", "dedupe_key", "retries"])

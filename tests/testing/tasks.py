@@ -69,6 +69,18 @@ def insist_on_a_transaction_of_its_own() -> None:
         found.func("durable")
 
 
+@task(queue_name="mail", max_attempts=1, atomic=True)
+def found_atomically(name: str, using: str, how: str = "") -> str:
+    Group.objects.using(using).create(name=name)
+    transaction.on_commit(partial(told.append, name), using=using)
+    if how == "fail":
+        raise ValueError("after the write")
+    if how == "lose the lease":
+        delivery = current_lease().delivery
+        delivery.queue.complete(delivery.lease)  # what no task should do
+    return name
+
+
 @task(queue_name="mail")
 def be_interrupted() -> None:
     raise KeyboardInterrupt

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import Group
 
 from django_leasequeue.compat import InvalidTask, TaskResultStatus, task_backends
 from django_leasequeue.tasks import RefusedTaskError
@@ -39,6 +40,18 @@ def test_our_arguments_are_accepted(backend: str) -> None:
         assert result.status == TaskResultStatus.READY
         [recorded] = task_backends["default"].results  # type: ignore[attr-defined]
         assert (recorded.kwargs, recorded.task.tenant) == ({"word": "ok"}, "x")
+
+
+@pytest.mark.django_db
+def test_an_atomic_task_that_fails_leaves_nothing(settings: Any) -> None:
+    settings.TASKS = tasks_setting("default", backend=IMMEDIATE)
+
+    failed = tasks.found_atomically.enqueue("a", "default", "fail")
+    done = tasks.found_atomically.enqueue("b", "default")
+
+    assert "after the write" in failed.errors[0].traceback
+    assert (done.return_value, done.task) == ("b", tasks.found_atomically)
+    assert list(Group.objects.values_list("name", flat=True)) == ["b"]
 
 
 @pytest.mark.parametrize("argument", [{1}, float("nan"), "\x00", {"a": "\ud83d"}])

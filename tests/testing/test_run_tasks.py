@@ -104,6 +104,20 @@ def test_a_swallowed_database_error_is_told_to_the_test(using: str) -> None:
     assert groups(using) == []
 
 
+def test_an_atomic_task_that_fails_or_loses_its_lease_leaves_nothing(using: str) -> None:
+    """G49"""
+    for name, how in (("a", "fail"), ("b", "lose the lease"), ("c", "")):
+        tasks.found_atomically.enqueue(name, using, how)
+
+    failed, lost, done = run_tasks()
+
+    assert "after the write" in failed.errors[0].traceback
+    assert lost.status == TaskResultStatus.RUNNING
+    assert (done.status, done.return_value) == (SUCCESSFUL, "c")
+    assert groups(using) == ["c"]
+    assert tasks.told == ["c"]
+
+
 def test_what_waits_for_the_commit_is_done_after_each_task(using: str) -> None:
     tasks.tell_on_commit.enqueue("a")
     tasks.tell_on_commit.enqueue("a")  # its group is there already: undone

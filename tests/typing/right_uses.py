@@ -42,6 +42,10 @@ def with_context(context: TaskContext[Any, Any], number: int, /) -> int:
     return number
 
 
+@task(atomic=True)
+def in_one_commit(number: int) -> None: ...
+
+
 @task
 async def asynchronous(number: int) -> None: ...
 

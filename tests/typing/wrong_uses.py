@@ -56,6 +56,7 @@ async def async_calls_that_are_not_right_either(queue: Queue, lease: Lease) -> N
 def options_that_do_not_exist() -> None:
     task(retries=3)  # type: ignore[call-overload]
     task(max_attempts="three")  # type: ignore[call-overload]
+    task(atomic="default")  # type: ignore[call-overload]
     send.using(retries=3)  # type: ignore[call-arg]
     send.using(run_after=60)  # type: ignore[arg-type]
     QueuePolicy(attempts=3)  # type: ignore[call-arg]

@@ -13,9 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from django.contrib.auth.models import Group
-from django.db import IntegrityError, connections, transaction
+from django.contrib.auth.models import Group, User
+from django.db import IntegrityError, OperationalError, connections, transaction
 
+from django_leasequeue.errors import LeaseLostError
 from django_leasequeue.tasks import task
 from django_leasequeue.worker import current_lease
 
@@ -64,6 +65,76 @@ def take_long(seconds: float) -> int:
     while time.monotonic() < end:
         time.sleep(0.01)
     return current_lease().attempt
+
+
+@task(atomic=True, max_attempts=2)
+def found_atomically(name: str, how: str = "") -> str:
+    """Write a row, then do what may go wrong between that and the acknowledgement's commit."""
+    using = place()
+    groups = Group.objects.using(using)
+    groups.create(name=name)
+    runs.append(name)
+    match how:
+        case "fail":
+            raise ValueError("after the write")
+        case "swallow an error":
+            with suppress(IntegrityError):
+                groups.create(name=name)
+        case "break a promise to the commit":
+            memberships = User.groups.through.objects.using(using)
+            memberships.create(user_id=10**6, group_id=10**6)
+        case "hook":
+            transaction.on_commit(lambda: runs.append(groups.count()), using=using)
+        case "failing hook":
+            transaction.on_commit(partial(fail.func, "in a hook"), using=using)
+        case "lose the answer":
+            lose_the_commits_answer(using)
+        case "die":
+            os.kill(os.getpid(), signal.SIGKILL)
+    return name
+
+
+def lose_the_commits_answer(using: str) -> None:
+    connection = connections[using]
+    commit = connection.commit
+
+    def commit_silently() -> None:
+        connection.commit = commit  # type: ignore[method-assign]
+        commit()
+        raise OperationalError("server closed the connection unexpectedly")
+
+    connection.commit = commit_silently  # type: ignore[method-assign]
+
+
+@task(atomic=True, visibility=0.6, max_lease=0.6, max_attempts=2)
+def found_too_late(name: str) -> None:
+    found_atomically.func(name)
+    gate.wait(20)
+
+
+@task(atomic=True, visibility=0.9)
+def found_slowly(name: str, seconds: float) -> int:
+    found_atomically.func(name)
+    return take_long.func(seconds)
+
+
+@task(atomic=True, visibility=0.6, max_lease=0.6, max_attempts=3)
+def outlive_the_lease(times: int) -> None:
+    """Write a row, and take twice as long as a lease lasts, at so many attempts."""
+    attempt = current_lease().attempt
+    found_atomically.func(f"attempt {attempt}")
+    time.sleep(1.2 if attempt <= times else 0)
+
+
+@task(visibility=0.6, max_lease=0.6, max_attempts=1)
+def ask_until_refused() -> None:
+    while True:
+        time.sleep(0.02)
+        try:
+            current_lease().check()
+        except LeaseLostError as error:
+            runs.append(str(error.reason))
+            raise
 
 
 @task(visibility=30)

@@ -15,19 +15,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import psycopg
-from django.db import DatabaseError, InterfaceError, connections
+from django.db import DatabaseError, InterfaceError
 
-from .wakeups import CHANNEL, LOCK_CLASS, Sleeper
+from .wakeups import CHANNEL, LOCK_CLASS, Sleeper, own_connection
 
 PROBE_SECONDS: Final = 60.0  # a dead peer gives no error for minutes; a probe finds it
 ECHO_SECONDS: Final = 2.0  # how long our own notification may take to come back
 BACKOFF_SECONDS_MAX: Final = 30.0
-KEEPALIVE: Final = {
-    "keepalives": 1,
-    "keepalives_idle": 30,
-    "keepalives_interval": 10,
-    "keepalives_count": 3,
-}
 DATABASE_ERRORS: Final = (psycopg.Error, DatabaseError, InterfaceError, OSError)
 
 logger = logging.getLogger("django_leasequeue")
@@ -115,14 +109,7 @@ class ListeningSleeper(Sleeper):
 
     def connect(self) -> None:
         """Open the session, LISTEN, and find out whether notifications really arrive."""
-        self.wrapper = connections[self.listen_using].copy()
-        options = self.wrapper.settings_dict["OPTIONS"]
-        options.pop("pool", None)  # a sleeper would keep one of the site's few slots for ever
-        for name, value in KEEPALIVE.items():
-            options.setdefault(name, value)
-        self.wrapper.settings_dict["AUTOCOMMIT"] = True
-        self.wrapper.ensure_connection()
-        self.wrapper.inc_thread_sharing()
+        self.wrapper = own_connection(self.listen_using)
         self.session = self.wrapper.connection
         self.session.execute(f"LISTEN {CHANNEL}")
         self.deaf = not self.echoes()
@@ -138,9 +125,14 @@ class ListeningSleeper(Sleeper):
         self.failures, self.retry_at, self.heard_at = 0, 0.0, time.monotonic()
 
     def echoes(self) -> bool:
-        """Whether a notification to ourselves comes back."""
+        """Whether a notification to ourselves arrives."""
         word = f"echo {uuid.uuid4()}"
-        self.session.execute("SELECT pg_notify(%s, %s)", [CHANNEL, word])
+        # From another session: a proxy passes on what a session tells itself, and nothing else.
+        other = own_connection(self.listen_using)
+        try:
+            other.connection.execute("SELECT pg_notify(%s, %s)", [CHANNEL, word])
+        finally:
+            other.close()
         heard = self.session.notifies(timeout=ECHO_SECONDS)
         try:
             return any(notify.payload == word for notify in heard)

@@ -38,6 +38,12 @@ from django.db import connections
 CHANNEL: Final = "leasequeue"
 LOCK_CLASS: Final = 1_279_611_985  # any number: it keeps our advisory locks apart from a site's
 SLEEP_SECONDS_MAX: Final = 3600.0  # for ever, to a clock that only counts microseconds
+KEEPALIVE: Final = {
+    "keepalives": 1,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+}
 NOTIFY: Final = """
 SELECT CASE WHEN NOT pg_try_advisory_xact_lock(%s, hashtext(%s))
             THEN pg_notify(%s, %s) END
@@ -105,6 +111,24 @@ class Sleeper(ABC):
 def on_postgresql(using: str) -> bool:
     """Whether *using* is a PostgreSQL; a queue in memory has no database at all."""
     return using in connections.settings and connections[using].vendor == "postgresql"
+
+
+def own_connection(using: str) -> Any:
+    """A new connection to *using*, for what lasts longer than a query.
+
+    Any thread may use it, one at a time; it is outside the site's pool, whose few slots it would
+    keep.
+    """
+    connection = connections[using].copy()
+    options = connection.settings_dict["OPTIONS"]
+    options.pop("pool", None)
+    if connection.vendor == "postgresql":
+        for name, value in KEEPALIVE.items():
+            options.setdefault(name, value)
+    connection.settings_dict["AUTOCOMMIT"] = True
+    connection.ensure_connection()
+    connection.inc_thread_sharing()
+    return connection
 
 
 asleep: weakref.WeakSet[Sleeper] = weakref.WeakSet()

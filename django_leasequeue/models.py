@@ -276,7 +276,7 @@ class WorkerName(models.Model):
         default_permissions = ()
 
     def __str__(self) -> str:
-        return self.name
+        return str(self.name)
 
 
 class Tally(models.Model):

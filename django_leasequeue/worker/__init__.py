@@ -53,7 +53,9 @@ from .context import CurrentLease, current_lease
 from .deliveries import Deliveries, Delivery
 from .finisher import Finisher
 from .heartbeats import Heartbeats
+from .names import HeldName
 from .outage import OUTAGE, Outage, pause
+from .readiness import CannotStartError, refuse_pending_migrations
 from .runner import Outcome, Runner
 from .sessions import Session
 
@@ -78,6 +80,8 @@ class Worker:
     Args:
         backend: whose tasks they are.
         queues: names, served in this order: what the first one holds goes first.
+        name: of one live worker at a time; what it has leased comes back when it starts anew.
+            None: a new one.
         threads: tasks that may run at a time.
         max_tasks: stop after that many.
         drain: stop when nothing is visible any more.
@@ -90,15 +94,15 @@ class Worker:
         backend: LeaseQueueBackend,
         queues: Sequence[str],
         *,
+        name: str | None = None,
         threads: int = 1,
         max_tasks: int | None = None,
         drain: bool = False,
         grace: float = GRACE_SECONDS,
         poll_interval: float | None = None,
     ) -> None:
-        self.name = new_name()
         options = backend.lease_options
-        self.queues = [backend.queue(name) for name in queues]
+        self.queues = [backend.queue(queue) for queue in queues]
         self.threads = threads
         self.left = inf if max_tasks is None else max_tasks
         self.drain = drain
@@ -110,9 +114,14 @@ class Worker:
         self.notes: queue.SimpleQueue[bool] = queue.SimpleQueue()
         self.stops = 0
         self.failed = False
+        self.ready = False
+        self.refusal: CannotStartError | None = None
         self.stopping = threading.Event()
         self.claiming = True
+        self.helpers: list[threading.Thread] = []
         self.outage = Outage()
+        self.name = name or new_name()
+        self.held_name = HeldName(name, self.queues[0], self.outage) if name else None
         self.deliveries = Deliveries(threads, partial(self.notes.put, False))
         self.heartbeats = Heartbeats(self.deliveries, self.outage, self.out_of_threads)
         self.finisher = Finisher(backend, self.deliveries, self.outage)
@@ -126,19 +135,21 @@ class Worker:
             threads may be running still: end the process.
 
         Raises:
+            CannotStartError: the tables aren't up to date, or another live worker has the name.
             TransactionManagementError: inside a transaction, whose tasks no thread of ours sees.
         """
         self.refuse_inside_transaction()
-        logger.info("started worker=%s queues=%s", self.name, ",".join(q.name for q in self.queues))
         self.start("claimer", self.claim_until_done)
         for number in range(self.threads):
             self.start(f"runner-{number + 1}", self.run_tasks)
-        helpers = [
+        self.helpers += [
             self.start("heartbeats", self.heartbeats.run),
             self.start("finisher", self.finisher.run),
         ]
         self.wait_for(lambda: not self.claiming and not self.deliveries.in_hand(), stops=1)
-        clean = self.wind_down(helpers)
+        clean = self.wind_down()
+        if self.refusal:
+            raise self.refusal
         logger.info("stopped worker=%s%s", self.name, "" if clean else " leaving work behind")
         return 0 if clean and not self.failed else 1
 
@@ -146,19 +157,26 @@ class Worker:
         """Ask the worker to stop; a second time: at once. From any thread or signal handler."""
         self.notes.put(True)
 
-    def wind_down(self, helpers: Sequence[threading.Thread]) -> bool:
+    def wind_down(self) -> bool:
         """Stop claiming, let run what runs, record it; whether all of that came to its end."""
+        if self.stops and self.ready:
+            running, grace = len(self.deliveries.running), self.grace
+            logger.info("stopping worker=%s running=%d grace=%gs", self.name, running, grace)
         self.stopping.set()
         self.deliveries.close()
         self.sleeper.wake()
         end = time.monotonic() + self.grace
         if not self.wait_for(lambda: not self.claiming, seconds=CLAIM_PATIENCE_SECONDS):
             logger.warning("the claim under way doesn't end")
-        if not self.wait_for(lambda: not self.deliveries.in_hand(), seconds=end - time.monotonic()):
-            logger.warning("tasks left unfinished: %d", len(self.deliveries.in_hand()))
+        self.wait_for(lambda: not self.deliveries.in_hand(), seconds=end - time.monotonic())
+        for left in (each.lease for each in self.deliveries.in_hand()):
+            facts = (left.queue, left.id, left.attempt, left.token)
+            logger.warning("unfinished queue=%s id=%s attempt=%d token=%d", *facts)
         self.heartbeats.stop()
         self.finisher.stop()
-        for helper in helpers:
+        if self.held_name:
+            self.held_name.release()
+        for helper in self.helpers:
             helper.join(THREAD_PATIENCE_SECONDS)
         return not self.claiming and not self.deliveries.in_hand()
 
@@ -184,6 +202,9 @@ class Worker:
         """Do *work*; should it ever fail, the worker stops and its supervisor starts another."""
         try:
             work()
+        except CannotStartError as refusal:
+            self.refusal = refusal
+            self.stop()
         except BaseException:
             logger.exception("the worker's %s failed", name)
             self.failed = True
@@ -217,6 +238,7 @@ class Worker:
         while self.left and self.deliveries.wait_for_room():
             session.restore()  # receivers of signals are the site's code
             try:
+                self.get_ready()
                 self.give_back(self.deliveries.take_stale())
                 if self.deliveries.room() < 1:
                     continue
@@ -232,6 +254,37 @@ class Worker:
                 failures += 1
         self.give_back(self.deliveries.take_back())
         self.sleeper.close()
+
+    def get_ready(self) -> None:
+        """Once, before the first claim: the tables are there, the name and what it held are ours.
+
+        Raises:
+            CannotStartError: they aren't.
+        """
+        if self.ready:
+            return
+        refuse_pending_migrations(self.queues[0].using)
+        if self.held_name and not self.take_name(self.held_name):
+            return
+        self.ready = True
+        queues = ",".join(source.name for source in self.queues)
+        database = connections[self.queues[0].using].vendor
+        logger.info(
+            "started worker=%s queues=%s threads=%d database=%s",
+            *(self.name, queues, self.threads, database),
+        )
+
+    def take_name(self, held: HeldName) -> bool:
+        """Hold the configured name, and take back what its last bearer had leased."""
+        if not held.taken:
+            if not held.take(self.stopping):
+                return False
+            self.helpers.append(self.start("name", held.keep))
+        for source in self.queues:
+            for task in source.adopt(worker=self.name):
+                facts = (task.queue, task.id, task.attempt, task.token)
+                logger.warning("adopted queue=%s id=%s attempt=%d token=%d", *facts)
+        return True
 
     def claim_or_sleep(self, session: Session) -> bool:
         """Hand over what is visible, else wait for it; False where the queues are drained."""

@@ -46,14 +46,16 @@ def test_a_killed_workers_task_is_done_elsewhere(postgres: Site) -> None:
 
 def test_after_the_grace_the_worker_leaves_and_says_what_it_leaves(postgres: Site) -> None:
     """G40"""
-    postgres.enqueue(tasks.sleep_at_first, 60)
+    result = postgres.enqueue(tasks.sleep_at_first, 60)
     process = running(postgres, "--grace", "0.2")
 
     process.send_signal(signal.SIGTERM)
 
     assert process.wait(5) == 1
     process.reader.join(5)
-    assert "tasks left unfinished: 1" in "".join(process.lines)
+    said = "".join(process.lines)
+    assert "running=1 grace=0.2s" in said
+    assert f"unfinished queue=work id={result.id} attempt=1 token=" in said
 
 
 def running(site: Site, *arguments: str) -> Any:

@@ -84,6 +84,25 @@ def test_a_stopped_server_is_waited_for_and_sigterm_ends_the_wait(server: devdb.
         site.close()
 
 
+def test_a_server_that_is_away_at_the_start_is_waited_for(server: devdb.Cluster) -> None:
+    """G42"""
+    site = Site("default")
+    place = {"DATABASE_URL": server.url, "TEST_DATABASES": "{}"}
+    server.stop()
+    process: Any = site.start("--name", "w", **place)
+    try:
+        wait_until_said(process, "outage")
+
+        server.start()
+
+        assert process.wait(20) == 1
+        process.reader.join(5)
+        assert process.lines[-1].startswith("CommandError: the queue's tables are not up to date")
+        assert "Traceback" not in "".join(process.lines)
+    finally:
+        site.close()
+
+
 def cpu_seconds(pid: int) -> float:
     """What a process has used of the processor so far."""
     with open(f"/proc/{pid}/stat") as file:

@@ -254,6 +254,11 @@ def sleep_at_first(seconds: float) -> int:
     return current_lease().attempt
 
 
+@task(visibility=300)
+def sleep_long_at_first(seconds: float) -> int:
+    return sleep_at_first.func(seconds)
+
+
 @task(visibility=3)
 def compute(seconds: float) -> int:
     """Never lets go of the interpreter by itself."""

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import connections
+from django.db.migrations.recorder import MigrationRecorder
 
 from django_leasequeue.worker import new_name
 from tests.waiting import wait_for
@@ -104,6 +106,18 @@ def test_inside_a_test_case_it_says_what_to_use_instead() -> None:
         call_command("leasequeue_worker", backend="worker on default", drain=True)
 
 
+@databases
+def test_tables_that_are_not_up_to_date_are_refused_in_one_line(site: Site) -> None:
+    """G51"""
+    recorder = MigrationRecorder(connections[site.using])
+    recorder.record_unapplied("leasequeue", "0002_append_only")
+    try:
+        with pytest.raises(CommandError, match=r"0002_append_only.*: manage.py migrate leaseq"):
+            site.drain()
+    finally:
+        recorder.record_applied("leasequeue", "0002_append_only")
+
+
 def test_another_backend_is_refused_by_name() -> None:
     with pytest.raises(CommandError, match="worker on default"):
         call_command("leasequeue_worker", backend="nonsense")
@@ -117,6 +131,12 @@ def test_a_queue_that_is_not_the_backends_is_refused() -> None:
 def test_a_number_out_of_bounds_is_refused() -> None:
     with pytest.raises(CommandError, match="at least 1"):
         call_command("leasequeue_worker", "--threads", "0")
+
+
+@pytest.mark.parametrize("name", ["", "a\tb", "x" * 201])
+def test_a_worker_name_that_can_t_be_one_is_refused(name: str) -> None:
+    with pytest.raises(CommandError, match="--name: worker "):
+        call_command("leasequeue_worker", "--name", name)
 
 
 def test_names_made_up_are_never_used_twice() -> None:

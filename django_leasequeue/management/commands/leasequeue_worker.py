@@ -16,6 +16,7 @@ from django_leasequeue.compat import task_backends
 from django_leasequeue.conf import backends
 from django_leasequeue.errors import InvalidTaskError
 from django_leasequeue.worker import GRACE_SECONDS, Worker
+from django_leasequeue.worker.readiness import CannotStartError
 from django_leasequeue.worker.shutdown import leave, stop_on_signals
 
 
@@ -35,6 +36,12 @@ class Command(BaseCommand):
             help="Repeatable; served in that order. Default: all QUEUES of the backend.",
         )
         add("--backend", default="default", metavar="ALIAS", help="Key of TASKS; default: default.")
+        add(
+            "--name",
+            type=worker_name,
+            help="Of one live worker at a time: what it has leased comes back when it starts anew, "
+            "without waiting for the deadline. Default: a new name at each start.",
+        )
         add(
             "--threads",
             type=at_least(1, int),
@@ -61,7 +68,7 @@ class Command(BaseCommand):
 
     def handle(self, *, backend: str, queues: list[str] | None, **options: Any) -> None:
         """See BaseCommand."""
-        wanted = ("threads", "max_tasks", "drain", "grace", "poll_interval")
+        wanted = ("name", "threads", "max_tasks", "drain", "grace", "poll_interval")
         names = queues_of(backend, queues)
         log_somewhere()
         ours = cast("LeaseQueueBackend", task_backends[backend])
@@ -69,7 +76,7 @@ class Command(BaseCommand):
         try:
             with stop_on_signals(worker.stop):
                 status = worker.run()
-        except transaction.TransactionManagementError as error:
+        except (CannotStartError, transaction.TransactionManagementError) as error:
             raise CommandError(str(error)) from error
         if status:
             raise CommandError("the worker left work behind, see its log", returncode=status)
@@ -93,6 +100,14 @@ def at_least(minimum: float, number: type[int] | type[float]) -> Callable[[str],
 
     parsed.__name__ = number.__name__  # argparse quotes it: "invalid int value"
     return parsed
+
+
+def worker_name(text: str) -> str:
+    """A parser of names, for argparse."""
+    try:
+        return validation.name("worker", text)
+    except InvalidTaskError as error:
+        raise ArgumentTypeError(str(error)) from error
 
 
 def queues_of(alias: str, asked: list[str] | None) -> list[str]:

@@ -1,0 +1,30 @@
+"""What has to be so before a worker claims anything."""
+
+from __future__ import annotations
+
+from django.db import DEFAULT_DB_ALIAS, connections
+from django.db.migrations.loader import MigrationLoader
+
+from django_leasequeue.models import Task
+
+
+class CannotStartError(Exception):
+    """The worker refuses to start, or to go on; the message says why in one line."""
+
+
+def refuse_pending_migrations(using: str) -> None:
+    """Look whether the queue's tables are those that this code works with.
+
+    Raises:
+        CannotStartError: they aren't.
+    """
+    loader = MigrationLoader(connections[using])
+    app = Task._meta.app_label
+    ours = {node for node in loader.graph.nodes if node[0] == app}
+    pending = sorted(name for _, name in ours - loader.applied_migrations.keys())
+    if pending:
+        where = "" if using == DEFAULT_DB_ALIAS else f" --database {using}"
+        raise CannotStartError(
+            f"the queue's tables are not up to date ({', '.join(pending)}): "
+            f"manage.py migrate {app}{where}"
+        )

@@ -1,0 +1,143 @@
+"""B17: a name that is made up is nobody else's; one that is configured has one live bearer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from django_leasequeue.queue import Queue
+from django_leasequeue.testing.clock import FakeClock
+from django_leasequeue.worker.names import EXPIRY_SECONDS, Hold, RecordHold, SessionHold, hold_of
+from tests.waiting import wait_for
+from tests.worker import tasks
+from tests.worker.conftest import Site, terminate_sessions, wait_until_said
+
+pytestmark = pytest.mark.django_db(databases=["default", "sqlite"], transaction=True)
+
+
+def test_a_worker_without_a_name_takes_nothing_from_another(site: Site) -> None:
+    """G50: host name and process number are the same in many containers."""
+    site.enqueue(tasks.sleep_long_at_first, 60)
+    wait_until_said(site.start(), "asleep")
+
+    second = site.start("--max-tasks", "1")
+    wait_until_said(second, "started")
+    site.enqueue(tasks.add, 1, 1)
+
+    assert second.wait(20) == 0
+    assert site.kinds() == ["enqueued", "leased", "enqueued", "leased", "acked"]
+
+
+def test_a_second_live_worker_of_a_name_refuses_to_start(site: Site) -> None:
+    """G50"""
+    site.enqueue(tasks.sleep_long_at_first, 60)
+    first = site.start("--name", "w")
+    wait_until_said(first, "asleep")
+
+    second: Any = site.start("--name", "w")
+
+    assert second.wait(30) == 1
+    second.reader.join(5)
+    assert second.lines == ["CommandError: another live worker is named 'w'\n"]
+    assert first.poll() is None
+    assert site.kinds() == ["enqueued", "leased"]
+
+
+def test_two_names_are_two_workers(site: Site) -> None:
+    """G50"""
+    for name in ("w", "W"):
+        wait_until_said(site.start("--name", name), "started")
+
+
+def test_what_a_killed_worker_held_comes_back_when_its_name_does(site: Site) -> None:
+    """G50: at once, though its lease of five minutes has hardly begun."""
+    result = site.enqueue(tasks.sleep_long_at_first, 60)
+    first = site.start("--name", "w")
+    wait_until_said(first, "asleep")
+
+    first.kill()
+    second = site.start("--name", "w", "--max-tasks", "1")
+
+    assert second.wait(30) == 0
+    result.refresh()
+    assert (result.return_value, result.attempts) == (2, 2)
+    assert site.kinds() == ["enqueued", "leased", "lapsed", "leased", "acked"]
+
+
+def test_a_stopped_workers_name_is_free_at_once(site: Site) -> None:
+    """G50"""
+    first = site.start("--name", "w")
+    wait_until_said(first, "started")
+    first.terminate()
+    assert first.wait(10) == 0
+
+    held = hold_of("w", site.queue)
+
+    assert held.take()
+    held.let_go()
+
+
+def test_a_name_lost_with_its_session_is_taken_again(postgres: Site) -> None:
+    """G50"""
+    first = postgres.start("--name", "w")
+    wait_until_said(first, "started")
+
+    terminate_sessions()
+    wait_until_said(first, "the database is back")
+
+    other = hold_of("w", postgres.queue)
+    wait_for(lambda: not free(other))
+    assert first.poll() is None
+    other.let_go()
+
+
+def free(hold: Hold) -> bool:
+    """Whether the name can be had; not kept."""
+    taken = hold.take()
+    hold.let_go()
+    return taken
+
+
+def test_a_worker_whose_name_was_taken_meanwhile_stops(postgres: Site) -> None:
+    """G50"""
+    first: Any = postgres.start("--name", "w")
+    wait_until_said(first, "started")
+
+    terminate_sessions()
+    other = hold_of("w", postgres.queue)
+    wait_for(other.take)
+
+    assert first.wait(20) == 1
+    first.reader.join(5)
+    assert first.lines[-1] == "CommandError: another worker has taken the name 'w'\n"
+    other.let_go()
+
+
+@pytest.mark.parametrize("kind", [SessionHold, RecordHold])
+def test_one_of_two_has_a_name_until_it_lets_go(postgres: Site, kind: Any) -> None:
+    """G50: the record, too, since a proxy makes a session worth nothing."""
+    place = postgres.using if kind is SessionHold else postgres.queue
+    first, second = kind("w", place), kind("w", place)
+
+    assert [first.take(), second.take(), first.take()] == [True, False, True]
+    first.let_go()
+    assert second.take()
+    second.let_go()
+
+
+def test_a_record_that_is_not_renewed_expires(site: Site, clock: FakeClock) -> None:
+    """G50"""
+    queue = Queue("work", using=site.using, clock=clock)
+    first, second = RecordHold("w", queue), RecordHold("w", queue)
+    first.take()
+
+    clock.advance(EXPIRY_SECONDS - 1)
+    assert not second.take()
+    first.take()
+    clock.advance(EXPIRY_SECONDS - 1)
+    assert not second.take()
+
+    clock.advance(1)
+    assert second.take()
+    assert not first.take()

@@ -67,3 +67,11 @@ def make_queue(request: pytest.FixtureRequest, clock: FakeClock) -> Iterator[Mak
     yield make
     for queue in opened:
         queue.close()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Name what a machine lacked: a skipped test is easily taken for one that passed."""
+    reports = terminalreporter.stats.get("skipped", [])
+    for lacking in sorted({str(report.longrepr[2]) for report in reports}):
+        if "needs " in lacking:
+            terminalreporter.write_line(f"NOT RUN: {lacking}", yellow=True)

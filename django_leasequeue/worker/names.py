@@ -33,9 +33,10 @@ KEEP_SECONDS: Final = 2.0  # between two looks whether the name is held
 EXPIRY_SECONDS: Final = 6.0  # of a record that nobody renews
 RETRY_SECONDS: Final = 0.2
 NAME_CLASS: Final = LOCK_CLASS + 1
-# A server notices within half a minute that a worker's machine has gone, not after two hours.
-ALIVE: Final = """
-SELECT set_config('tcp_keepalives_idle', '15', false),
+# With it a server notices within half a minute, not after two hours, that a machine has gone.
+ADVISORY_LOCK: Final = """
+SELECT pg_try_advisory_lock(%s, %s),
+       set_config('tcp_keepalives_idle', '15', false),
        set_config('tcp_keepalives_interval', '5', false),
        set_config('tcp_keepalives_count', '3', false)
 """
@@ -70,39 +71,28 @@ class SessionHold(Hold):
 
     def take(self) -> bool:
         try:
-            if self.session is None:
-                self.open()
+            self.session = self.session or own_connection(self.using)
             self.held = bool(self.ask("SELECT 1") if self.held else self.lock())
         except OUTAGE:
             self.let_go()
             raise
         return self.held
 
-    def open(self) -> None:
-        self.session = own_connection(self.using)
-        if self.session.vendor == "postgresql":
-            self.ask(ALIVE)
-
     def lock(self) -> Any:
         if self.session.vendor == "postgresql":
             key = int.from_bytes(digest(self.name)[:4], signed=True)
-            return self.ask("SELECT pg_try_advisory_lock(%s, %s)", NAME_CLASS, key)
+            return self.ask(ADVISORY_LOCK, NAME_CLASS, key)
         # GET_LOCK is for the whole server and takes 64 characters.
         place = self.session.settings_dict["NAME"]
         return self.ask("SELECT GET_LOCK(%s, 0)", digest(f"leasequeue {place} {self.name}").hex())
 
     def is_direct(self) -> bool:
         """Whether the session is the server's own: a proxy makes up a number for it."""
-        try:
-            if self.session is None:
-                self.open()
-            raw = self.session.connection
-            if self.session.vendor == "postgresql":
-                return bool(self.ask("SELECT pg_backend_pid()") == raw.info.backend_pid)
-            return bool(self.ask("SELECT CONNECTION_ID()") == raw.thread_id())
-        except OUTAGE:
-            self.let_go()
-            raise
+        self.session = own_connection(self.using)
+        raw = self.session.connection
+        if self.session.vendor == "postgresql":
+            return bool(self.ask("SELECT pg_backend_pid()") == raw.info.backend_pid)
+        return bool(self.ask("SELECT CONNECTION_ID()") == raw.thread_id())
 
     def ask(self, sql: str, *params: Any) -> Any:
         with self.session.cursor() as cursor:
@@ -201,8 +191,12 @@ def hold_of(name: str, queue: Queue) -> Hold:
     using = queue.options.listen_using or queue.using
     if connections[using].vendor in ("postgresql", "mysql"):
         hold = SessionHold(name, using)
-        if hold.is_direct():
-            return hold
+        try:
+            if hold.is_direct():
+                return hold
+        except OUTAGE:
+            hold.let_go()
+            raise
         hold.let_go()
         logger.info("%r goes through a proxy: the name %r is held by a record", using, name)
     return RecordHold(name, queue)

@@ -38,6 +38,12 @@ def add(a: int, b: int) -> int:
 
 
 @task()
+def enqueue_many(count: int) -> None:
+    for number in range(count):
+        add.enqueue(number, 0)
+
+
+@task()
 async def add_later(a: int, b: int) -> int:
     await asyncio.sleep(0)
     return a + b

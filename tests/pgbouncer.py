@@ -1,0 +1,70 @@
+"""A pgbouncer in front of the tests' PostgreSQL: many clients' transactions share few sessions."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from django.db import connections
+
+from example_project.programs import account
+from tests.waiting import wait_for
+
+FOLDERS: Final = f"{os.defpath}:/usr/sbin:/usr/local/sbin:{os.environ.get('PATH', '')}"
+PORT: Final = 6432
+NEEDED: Final = "needs pgbouncer, which root can let the tests install by apt-get"
+SETTINGS: Final = """
+[databases]
+* = {server}
+[pgbouncer]
+unix_socket_dir = {folder}
+listen_port = {port}
+auth_type = any
+pool_mode = transaction
+default_pool_size = {sessions}
+logfile = {folder}/log
+"""
+
+
+@contextmanager
+def pgbouncer(*, sessions: int) -> Iterator[str]:
+    """The DATABASE_URL of the test database through a proxy that keeps that many sessions."""
+    program = found_program()
+    # Where the account that a server runs as may go: not in pytest's own folder.
+    folder = Path(tempfile.mkdtemp(prefix="leasequeue-", dir="/var/tmp"))
+    place: dict[str, Any] = connections["default"].settings_dict
+    words = {"host": "HOST", "port": "PORT", "user": "USER", "password": "PASSWORD"}
+    server = " ".join(f"{word}={place[key]}" for word, key in words.items() if place[key])
+    ini = folder / "pgbouncer.ini"
+    ini.write_text(SETTINGS.format(server=server, folder=folder, port=PORT, sessions=sessions))
+    if user := account():
+        os.chown(folder, user["user"], user["group"])
+        os.chown(ini, user["user"], user["group"])
+    process = subprocess.Popen([program, "-q", ini], cwd=folder, stderr=subprocess.DEVNULL, **user)
+    try:
+        wait_for((folder / f".s.PGSQL.{PORT}").exists, 10)
+        yield f"postgres://{place['USER']}@:{PORT}/{folder}/{place['NAME']}"
+    finally:
+        process.terminate()
+        process.wait()
+        shutil.rmtree(folder)
+
+
+def found_program() -> str:
+    """Its path; installed where that is for us to do, else the test is skipped, loudly."""
+    program = shutil.which("pgbouncer", path=FOLDERS)
+    if program is None and os.geteuid() == 0 and shutil.which("apt-get"):
+        install = ["apt-get", "install", "--yes", "--no-install-recommends", "pgbouncer"]
+        for command in (["apt-get", "update"], install):
+            subprocess.run(command, capture_output=True, check=False)
+        program = shutil.which("pgbouncer", path=FOLDERS)
+    if program is None:
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(NEEDED)
+    return program

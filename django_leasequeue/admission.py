@@ -33,7 +33,7 @@ def admit(new: NewTask, policy: QueuePolicy, *, bytes_max: int) -> Admitted:
         life=life,
         id=str(life) if new.id is None else validation.name("id", new.id),
         tenant=validation.name("tenant", new.tenant, empty=True),
-        path=new.path,
+        path=validation.name("path", new.path, empty=True),
         priority=whole("priority", new.priority, PRIORITY_MIN, PRIORITY_MAX),
         payload=validation.payload_text(new.payload, bytes_max=bytes_max),
         dedupe_key=None if key is None else validation.name("dedupe_key", key),
@@ -64,8 +64,10 @@ def admit_all(
 def as_new_task(task: NewTask | Mapping[str, Any]) -> NewTask:
     if isinstance(task, NewTask):
         return task
-    if unknown := sorted(set(task) - NEW_TASK_FIELDS):
-        raise InvalidTaskError(f"unknown field {', '.join(map(repr, unknown))}")
+    if not isinstance(task, Mapping):
+        raise InvalidTaskError(f"a NewTask or a mapping is needed, not a {type(task).__name__}")
+    if unknown := sorted(map(ascii, set(task) - NEW_TASK_FIELDS)):
+        raise InvalidTaskError(f"unknown field {', '.join(unknown)}")
     if "payload" not in task:
         raise InvalidTaskError("payload is missing")
     return NewTask(**task)

@@ -18,6 +18,7 @@ from asgiref.sync import sync_to_async
 
 from .errors import LeaseLostError, QueueUnavailableError
 from .lease import Lease
+from .policy import seconds
 from .polling import PollMixin
 from .records import ALL, All, DeadLetter
 
@@ -82,7 +83,7 @@ class AsyncQueueMixin(PollMixin):
 
     async def apoll(self, *, worker: str, wait: float = 0.0) -> Lease | None:
         """See poll(). The event loop goes on meanwhile; a cancelled wait leaves no lease behind."""
-        end = self.monotonic() + wait
+        end = self.monotonic() + seconds("wait", wait, minimum=0)
         leases = await self.aclaim(worker=worker)
         if leases or wait <= 0:
             return leases[0] if leases else None

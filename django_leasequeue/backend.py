@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -9,6 +10,8 @@ from functools import cached_property
 from inspect import iscoroutinefunction
 from typing import Any
 from uuid import UUID
+
+from django.core.exceptions import ImproperlyConfigured
 
 from . import validation
 from .compat import (
@@ -19,11 +22,11 @@ from .compat import (
     TaskResultStatus,
     task_enqueued,
 )
-from .conf import Options, parse
+from .conf import Options, parse, queues_of
 from .errors import InvalidTaskError
 from .failure import error_facts
 from .lease import Lease
-from .policy import positive
+from .policy import PRIORITY_MAX, PRIORITY_MIN, positive, whole
 from .queue import Queue
 from .results import local, result_of, task_error
 from .stores import store_for
@@ -48,10 +51,17 @@ class LeaseTaskBackend(BaseTaskBackend):
 
     task_class = LeaseTask
 
+    def __init__(self, alias: str, params: dict[str, Any]) -> None:
+        self.params = params
+        try:
+            queues = queues_of(alias, params)
+        except ImproperlyConfigured:  # said at the first use, and by a check: checks need backends
+            queues = ()
+        super().__init__(alias, {**params, "QUEUES": queues})
+
     @cached_property
     def lease_options(self) -> Options:
-        """The OPTIONS, parsed when first needed, so that a system check can tell what is wrong."""
-        return parse(self.options)
+        return parse(self.alias, self.params)
 
     def validate_task(self, task: Task[..., Any]) -> None:
         """Refuse what can't be queued, or could not be found by a worker.
@@ -60,15 +70,20 @@ class LeaseTaskBackend(BaseTaskBackend):
             RefusedTaskError: naming the field and its bound.
         """
         ours = lease_task(task)
+        priority: Any = ours.priority
         moment = ours.run_after if isinstance(ours.run_after, datetime) else None
         with refusals():
+            # Django compares before it asks what it compares.
+            validation.name("queue", ours.queue_name)
+            fine = isinstance(priority, int | float) and not isinstance(priority, bool)
+            if not fine or math.isnan(priority):
+                whole("priority", priority, PRIORITY_MIN, PRIORITY_MAX)
             super().validate_task(unvalidated(**values(ours) | {"run_after": moment}))
             check_importable(ours.func)
             self.check_limits(ours)
 
     def check_limits(self, task: LeaseTask[..., Any]) -> None:
         validation.instant("run_after", task.run_after)
-        validation.name("queue", task.queue_name)
         validation.name("tenant", task.tenant, empty=True)
         if task.dedupe_key is not None:
             validation.name("dedupe_key", task.dedupe_key)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from django.core.checks import CheckMessage, Error, Tags, register
@@ -15,12 +16,17 @@ from .conf import Options, backends, parse
 
 @register()
 def check_backends(app_configs: Any, **kwargs: Any) -> Iterator[CheckMessage]:
-    """The OPTIONS of our backends, and their databases' settings."""
-    for alias, config in backends():
+    """The OPTIONS and QUEUES of our backends, and their databases' settings."""
+    try:
+        ours = list(backends())
+    except ImproperlyConfigured as error:
+        yield Error(str(error), id="leasequeue.E001")
+        return
+    for alias, config in ours:
         try:
-            options = parse(config.get("OPTIONS", {}))
+            options = parse(alias, config)
         except ImproperlyConfigured as error:
-            yield Error(f"TASKS[{alias!r}]: {error}", id="leasequeue.E001")
+            yield Error(str(error), id="leasequeue.E001")
         else:
             yield from check_databases(alias, options)
 
@@ -53,10 +59,11 @@ def check_locking(
     app_configs: Any, databases: Sequence[str] | None = None, **kwargs: Any
 ) -> Iterator[CheckMessage]:
     """Whether claims can step over locked rows; asks the server, so only where Django may."""
-    for _, config in backends():
-        using = config.get("OPTIONS", {}).get("using", "default")
-        if using in (databases or ()):
-            yield from check_skip_locked(connections[using])
+    with suppress(ImproperlyConfigured):  # check_backends says what is wrong
+        for alias, config in backends():
+            using = parse(alias, config).using
+            if using in (databases or ()):
+                yield from check_skip_locked(connections[using])
 
 
 def check_skip_locked(connection: BaseDatabaseWrapper) -> Iterator[CheckMessage]:

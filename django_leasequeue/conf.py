@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
+from django.db import DEFAULT_DB_ALIAS
 from django.utils.module_loading import import_string
 
 from .errors import InvalidTaskError
 from .policy import INTEGER_MAX, QueuePolicy, positive, whole
-from .validation import PAYLOAD_BYTES_MAX
+from .validation import PAYLOAD_BYTES_MAX, name
 
 POLL_INTERVAL: Final = 5.0
 
@@ -32,7 +34,7 @@ class Options:
         payload_bytes_max: largest payload and result, in bytes of UTF-8.
     """
 
-    using: str = "default"
+    using: str = DEFAULT_DB_ALIAS
     policy: QueuePolicy = field(default_factory=QueuePolicy)
     queues: Mapping[str, QueuePolicy] = field(default_factory=dict)
     task_modules: tuple[str, ...] = ()
@@ -45,61 +47,113 @@ class Options:
         return self.queues.get(queue, self.policy)
 
 
-def parse(options: Mapping[str, Any]) -> Options:
-    """The OPTIONS of one backend.
+def parse(alias: str, config: Mapping[str, Any]) -> Options:
+    """The OPTIONS of the backend TASKS[*alias*].
 
     Raises:
-        ImproperlyConfigured: an unknown key, or a value out of bounds.
+        ImproperlyConfigured: an unknown key, a value of another type or out of bounds, or limits
+            for a queue that the backend doesn't serve.
     """
-    known = {option.name for option in fields(Options)}
-    if unknown := sorted(set(options) - known):
-        raise ImproperlyConfigured(
-            f"unknown OPTIONS {', '.join(unknown)}; known are {', '.join(sorted(known))}"
-        )
+    with clear(alias):
+        options = mapping("OPTIONS", config.get("OPTIONS", {}))
+        known = {option.name for option in fields(Options)}
+        if unknown := sorted(map(str, options.keys() - known)):
+            raise TypeError(
+                f"unknown OPTIONS {', '.join(unknown)}; known are {', '.join(sorted(known))}"
+            )
+        return parsed(options, queues_of(alias, config))
+
+
+def queues_of(alias: str, config: Mapping[str, Any]) -> tuple[str, ...]:
+    """The queues that the backend TASKS[*alias*] serves; none: any.
+
+    Raises:
+        ImproperlyConfigured: not a list of names.
+    """
+    with clear(alias):
+        queues = names("QUEUES", config.get("QUEUES", ["default"]))
+        return tuple(name("queue", queue) for queue in queues)
+
+
+@contextmanager
+def clear(alias: str) -> Iterator[None]:
+    """Say of what is wrong where it stands."""
     try:
-        limits = dict(options.get("policy", {}))
-        parsed = {
-            "policy": QueuePolicy(**limits),
-            "queues": {
-                queue: QueuePolicy(**(limits | dict(own)))
-                for queue, own in options.get("queues", {}).items()
-            },
-            "task_modules": names("task_modules", options.get("task_modules", ())),
-            "poll_interval": positive("poll_interval", options.get("poll_interval", POLL_INTERVAL)),
-            "payload_bytes_max": whole(
-                "payload_bytes_max",
-                options.get("payload_bytes_max", PAYLOAD_BYTES_MAX),
-                1,
-                INTEGER_MAX,
-            ),
-        }
-        return Options(**(dict(options) | parsed))
-    except (InvalidTaskError, TypeError, ValueError) as error:
-        raise ImproperlyConfigured(f"OPTIONS: {error}") from error
+        yield
+    except (InvalidTaskError, TypeError) as error:
+        raise ImproperlyConfigured(f"TASKS[{alias!r}]: {error}") from error
+
+
+def parsed(given: Mapping[str, Any], served: tuple[str, ...]) -> Options:
+    limits = mapping("policy", given.get("policy", {}))
+    own = mapping("queues", given.get("queues", {}))
+    if strangers := [str(queue) for queue in own if served and queue not in served]:
+        raise TypeError(f"OPTIONS['queues'] has {', '.join(strangers)}, which QUEUES has not")
+    size = given.get("payload_bytes_max", PAYLOAD_BYTES_MAX)
+    return Options(
+        using=text("using", given.get("using", DEFAULT_DB_ALIAS)),
+        policy=QueuePolicy(**limits),
+        queues={
+            name("queue", queue): QueuePolicy(**limits | mapping(f"queues[{queue!r}]", its))
+            for queue, its in own.items()
+        },
+        task_modules=names("task_modules", given.get("task_modules", ())),
+        poll_interval=positive("poll_interval", given.get("poll_interval", POLL_INTERVAL)),
+        listen_using=given.get("listen_using") and text("listen_using", given["listen_using"]),
+        payload_bytes_max=whole("payload_bytes_max", size, 1, INTEGER_MAX),
+    )
+
+
+def mapping(option: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{option} must be a dictionary, not {value!r}")
+    return dict(value)
+
+
+def text(option: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{option} must be a string, not {value!r}")
+    return value
 
 
 def names(option: str, value: Any) -> tuple[str, ...]:
     """*value*, a list of names; a lone string would be taken for a list of its letters."""
-    if isinstance(value, str) or not all(isinstance(name, str) for name in value):
-        raise TypeError(f"{option} must be a list of strings")
-    return tuple(value)
+    if not isinstance(value, list | tuple | set | frozenset):
+        raise TypeError(f"{option} must be a list of strings, not {value!r}")
+    return tuple(text(f"each of {option}", each) for each in value)
 
 
 def backends() -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Our backends among TASKS: alias and configuration, in the order of the settings."""
+    """Our backends among TASKS: alias and configuration, in the order of the settings.
+
+    Raises:
+        ImproperlyConfigured: a backend of TASKS, maybe ours, can't be imported.
+    """
     for alias, config in getattr(settings, "TASKS", {}).items():
-        if getattr(import_string(config["BACKEND"]), "leases_tasks", False):
+        try:
+            backend = import_string(config["BACKEND"])
+        except ImportError as error:
+            raise ImproperlyConfigured(f"TASKS[{alias!r}]: {error}") from error
+        if getattr(backend, "leases_tasks", False):
             yield alias, config
 
 
-def options_for(queue: str) -> Options:
-    """The options of the backend that serves *queue*; defaults where none names it."""
-    open_to_all = Options()
-    for _, config in backends():
-        options = parse(config.get("OPTIONS", {}))
-        served = config.get("QUEUES", ["default"])
-        if queue in served:
-            return options
-        if not served:
-            open_to_all = options
-    return open_to_all
+def options_for(queue: str, using: str | None = None) -> Options:
+    """The options of the backend that serves *queue*; defaults where none does.
+
+    A backend that names the queue goes before those that take any, one in the database *using*
+    before the others; of several that are left, the first one of TASKS is taken.
+
+    Raises:
+        ImproperlyConfigured: *using* isn't said, and they are in different databases.
+    """
+    every = [(queues_of(*each), parse(*each)) for each in backends()]
+    serving = [options for served, options in every if queue in served]
+    serving = serving or [options for served, options in every if not served]
+    here = [options for options in serving if using in (None, options.using)] or serving
+    if using is None and len({options.using for options in here}) > 1:
+        places = ", ".join(repr(options.using) for options in here)
+        raise ImproperlyConfigured(
+            f"TASKS has the queue {queue!r} in several databases: give using=, one of {places}"
+        )
+    return here[0] if here else Options()

@@ -41,6 +41,14 @@ def error_facts(error: BaseException | str) -> dict[str, Any]:
     }
 
 
+def own_wait(error: BaseException | str) -> Any:
+    """The ``retry_after`` that an exception of the site's may bring; None: it has none to tell."""
+    try:
+        return getattr(error, "retry_after", None)
+    except Exception:  # noqa: BLE001  a property of a user's own may raise anything
+        return None
+
+
 def type_path(error: BaseException) -> str:
     return storable_text(f"{type(error).__module__}.{type(error).__qualname__}", 300)
 

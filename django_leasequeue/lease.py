@@ -87,20 +87,34 @@ class Lease:
             using: the alias of the queue's database.
 
         Raises:
-            InvalidTaskError: not signed by this site, for another database, or older than the
-                longest life its lease could have had.
+            InvalidTaskError: not signed by this site, for another database, no lease, or older
+                than the longest life its lease could have had.
         """
+        if not isinstance(text, str):
+            raise InvalidTaskError("the lease string must be a string")
         try:
             facts = signing.loads(text, salt=SALT)
         except signing.BadSignature:
             raise InvalidTaskError("the lease string was not signed by this site") from None
-        if facts.pop("using") != using:
+        try:
+            signed_for, lease = facts.pop("using"), cls.of(facts)
+            ends_at = lease.leased_at + lease.max_lease
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
+            raise InvalidTaskError("the lease string holds no lease that could be") from None
+        if signed_for != using:
             raise InvalidTaskError(f"the lease string is not for the database {using!r}")
-        facts["life"] = UUID(facts["life"])
-        facts["leased_at"] = datetime.fromisoformat(facts["leased_at"])
-        facts["deadline"] = datetime.fromisoformat(facts["deadline"])
-        facts["max_lease"] = timedelta(microseconds=facts["max_lease"])
-        lease = cls(**facts)
-        if now >= lease.leased_at + lease.max_lease:
+        if now >= ends_at:
             raise InvalidTaskError("the lease string has expired")
         return lease
+
+    @classmethod
+    def of(cls, facts: dict[str, Any]) -> Lease:
+        return cls(
+            **facts
+            | {
+                "life": UUID(facts["life"]),
+                "leased_at": datetime.fromisoformat(facts["leased_at"]),
+                "deadline": datetime.fromisoformat(facts["deadline"]),
+                "max_lease": timedelta(microseconds=facts["max_lease"]),
+            }
+        )

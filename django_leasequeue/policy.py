@@ -118,13 +118,13 @@ def whole(field: str, value: Any, minimum: int, maximum: int) -> int:
 
 
 def seconds(field: str, value: Any, *, minimum: float) -> float:
-    """*value*, a finite number of seconds of at least *minimum*.
+    """*value*, a number of seconds of at least *minimum*.
 
     Raises:
         InvalidTaskError: naming *field* and the bound.
     """
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not math.isfinite(value) or not minimum <= value <= SECONDS_MAX:
+    if not number or not minimum <= value <= SECONDS_MAX:
         raise InvalidTaskError(f"{field} must be from {minimum:g} to {SECONDS_MAX} seconds")
     return float(value)
 

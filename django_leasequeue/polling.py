@@ -14,6 +14,7 @@ from django.db import InterfaceError, OperationalError
 from .conf import Options
 from .errors import QueueUnavailableError
 from .lease import Lease
+from .policy import seconds
 from .stores.base import Store
 from .wakeups import FakeTimeSleeper, LocalSleeper, Sleeper, on_postgresql
 
@@ -41,14 +42,14 @@ class PollMixin(ABC):
 
         Args:
             worker: 1 to 200 characters; tells who holds the lease.
-            wait: seconds.
+            wait: seconds, 0 or more.
 
         Raises:
-            InvalidTaskError: the worker's name can't be stored.
+            InvalidTaskError: the worker's name can't be stored, or *wait* is out of bounds.
             QueueUnavailableError: the database can't be reached, and couldn't until *wait* ended.
             django.db.transaction.TransactionManagementError: inside an ``atomic`` block.
         """
-        end = self.monotonic() + wait
+        end = self.monotonic() + seconds("wait", wait, minimum=0)
         lease = self.claim_one(worker, end)
         if lease or wait <= 0:
             return lease

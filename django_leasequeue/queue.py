@@ -17,8 +17,8 @@ from . import signals, validation
 from .admission import admit, admit_all
 from .aqueue import AsyncQueueMixin, twin
 from .conf import options_for
-from .errors import LeaseLostError, LostReason, QueueUnavailableError
-from .failure import error_text
+from .errors import InvalidTaskError, LeaseLostError, LostReason, QueueUnavailableError
+from .failure import error_text, own_wait
 from .lease import Lease
 from .policy import QueuePolicy, clamped_retry_after, whole
 from .records import (
@@ -58,6 +58,8 @@ class Queue(AsyncQueueMixin):
 
     Raises:
         InvalidTaskError: the name can't be stored.
+        django.core.exceptions.ImproperlyConfigured: TASKS can't be understood, or has the queue in
+            more than one database, and *using* doesn't say in which.
     """
 
     def __init__(
@@ -69,7 +71,9 @@ class Queue(AsyncQueueMixin):
         clock: Clock | None = None,
     ) -> None:
         self.name = validation.name("queue", name)
-        self.options = options_for(name)
+        if not isinstance(policy, QueuePolicy | None):
+            raise InvalidTaskError("policy must be a QueuePolicy")
+        self.options = options_for(self.name, using)
         self.policy = policy or self.options.policy_of(name)
         self.store = self.open_store(using or self.options.using, clock)
         self.keep_sleepers()
@@ -136,9 +140,8 @@ class Queue(AsyncQueueMixin):
             max_lease=max_lease,
             path=path,
         )
-        return self.store_all([admit(new, self.policy, bytes_max=self.options.payload_bytes_max)])[
-            0
-        ]
+        admitted = admit(new, self.policy, bytes_max=self.options.payload_bytes_max)
+        return self.store_all([admitted])[0]
 
     def enqueue_many(self, tasks: Iterable[NewTask | Mapping[str, Any]]) -> list[EnqueuedTask]:
         """Store many tasks, all or none, and answer one each, in order; see ``enqueue``.
@@ -168,7 +171,7 @@ class Queue(AsyncQueueMixin):
             QueueUnavailableError: the database can't be reached.
             django.db.transaction.TransactionManagementError: inside an ``atomic`` block.
         """
-        validation.name("worker", worker)
+        worker = validation.name("worker", worker)
         whole("limit", limit, 1, 10_000)
         self.refuse_inside_atomic("claim")
         with self.reached():
@@ -182,7 +185,7 @@ class Queue(AsyncQueueMixin):
             QueueUnavailableError: the database can't be reached.
         """
         with self.reached():
-            reason = self.store.lost_reason(lease)
+            reason = self.store.lost_reason(a_lease(lease))
         if reason:
             raise self.lost(lease, reason)
 
@@ -204,7 +207,7 @@ class Queue(AsyncQueueMixin):
         """
         text = None if details is None else validation.details_text(details)
         with self.reached():
-            renewed = self.store.heartbeat(lease, text)
+            renewed = self.store.heartbeat(a_lease(lease), text)
         if renewed is None:
             raise self.refused(lease)
         return renewed
@@ -236,7 +239,7 @@ class Queue(AsyncQueueMixin):
         """
         size = self.options.payload_bytes_max
         finishes = [
-            Finish(lease=lease, result=validation.result_text(result, bytes_max=size))
+            Finish(lease=a_lease(lease), result=validation.result_text(result, bytes_max=size))
             for lease, result in finished
         ]
         with self.reached():
@@ -266,7 +269,7 @@ class Queue(AsyncQueueMixin):
             LeaseLostError: the lease isn't live; nothing was changed.
             QueueUnavailableError: the database can't be reached.
         """
-        failure = self.failure(lease, error, retryable=retryable, retry_after=retry_after)
+        failure = self.failure(a_lease(lease), error, retryable=retryable, retry_after=retry_after)
         with self.reached():
             accepted = self.store.fail([failure])
         if not accepted:
@@ -288,9 +291,10 @@ class Queue(AsyncQueueMixin):
             return Failure(lease=lease, kind=Kind.DROPPED, error=error_text(error))
         if not retryable or lease.last_attempt:
             return Failure(lease=lease, kind=Kind.DEAD, error=error_text(error))
-        asked = getattr(error, "retry_after", None) if retry_after is None else retry_after
+        asked = own_wait(error) if retry_after is None else retry_after
         delay = self.policy.delay(lease.attempt) if asked is None else clamped_retry_after(asked)
-        note = "" if asked in (None, delay) else "retry_after was out of bounds and was clamped"
+        kept = asked is None or (isinstance(asked, int | float) and asked == delay)
+        note = "" if kept else "retry_after was out of bounds and was clamped"
         return Failure(
             lease=lease,
             kind=Kind.RETRIED,
@@ -311,7 +315,7 @@ class Queue(AsyncQueueMixin):
     def release_many(self, leases: Sequence[Lease]) -> list[Lease]:
         """Give back many leases in one go; the refused ones come back."""
         with self.reached():
-            accepted = self.store.release(leases)
+            accepted = self.store.release([a_lease(lease) for lease in leases])
         if accepted:
             self.wake()
         return [lease for lease in leases if lease.token not in accepted]
@@ -329,7 +333,7 @@ class Queue(AsyncQueueMixin):
             QueueUnavailableError: the database can't be reached.
             django.db.transaction.TransactionManagementError: inside an ``atomic`` block.
         """
-        validation.name("worker", worker)
+        worker = validation.name("worker", worker)
         self.refuse_inside_atomic("adopt")
         with self.reached():
             adopted = self.store.adopt(self.name, worker)
@@ -338,7 +342,15 @@ class Queue(AsyncQueueMixin):
         return adopted
 
     def dead_letters(self, *, tenant: str | All = ALL) -> Iterator[DeadLetter]:
-        """The dead letters in enqueue order, page by page, so that any number fits in memory."""
+        """The dead letters in enqueue order, page by page, so that any number fits in memory.
+
+        Raises:
+            InvalidTaskError: *tenant* is no name; raised by the call.
+            QueueUnavailableError: the database can't be reached; raised by the iterator.
+        """
+        return self.letters(whose(tenant))
+
+    def letters(self, tenant: str | All) -> Iterator[DeadLetter]:
         after = 0
         while True:
             with self.reached():
@@ -364,15 +376,18 @@ class Queue(AsyncQueueMixin):
 
         Args:
             ids: which; none moves nothing.
-            by, reason: who and why, for the record.
+            by, reason: who and why, for the record; at most 200 and 1000 characters.
 
         Returns:
             How many moved, and why each of the others didn't.
 
         Raises:
+            InvalidTaskError: a name, *by* or *reason* can't be stored; nothing was moved.
             QueueUnavailableError: the database can't be reached.
         """
-        wanted = list(dict.fromkeys(ids))
+        wanted = list(dict.fromkeys(names(ids)))
+        tenant = validation.name("tenant", tenant, empty=True)
+        by, reason = validation.remark("by", by), validation.remark("reason", reason)
         redriven = 0
         skipped: dict[str, str] = {}
         for start in range(0, len(wanted), BATCH):
@@ -401,6 +416,8 @@ class Queue(AsyncQueueMixin):
 
         Over all tenants the skipped are named ``tenant/id``: two may have the same id.
         """
+        tenant = whose(tenant)
+        by, reason = validation.remark("by", by), validation.remark("reason", reason)
         after = redriven = 0
         skipped: dict[str, str] = {}
         while True:
@@ -430,8 +447,11 @@ class Queue(AsyncQueueMixin):
             False where no task of that id is held.
 
         Raises:
+            InvalidTaskError: a name, *by* or *reason* can't be stored; nothing was cancelled.
             QueueUnavailableError: the database can't be reached.
         """
+        id, tenant = validation.name("id", id), validation.name("tenant", tenant, empty=True)
+        by, reason = validation.remark("by", by), validation.remark("reason", reason)
         with self.reached():
             return self.store.cancel(self.name, id, tenant=tenant, by=by, reason=reason)
 
@@ -504,6 +524,23 @@ class Queue(AsyncQueueMixin):
             raise QueueUnavailableError(
                 f"the queue's database {self.using!r} can't be reached: {error}"
             ) from error
+
+
+def a_lease(value: Any) -> Lease:
+    if not isinstance(value, Lease):
+        raise InvalidTaskError("lease must be a Lease, as claim and poll answer it")
+    return value
+
+
+def whose(tenant: str | All) -> str | All:
+    return tenant if isinstance(tenant, All) else validation.name("tenant", tenant, empty=True)
+
+
+def names(ids: Iterable[str]) -> list[str]:
+    """*ids*; a lone string would be taken for a list of its letters."""
+    if isinstance(ids, str):
+        raise InvalidTaskError("ids must be a list of ids, not one string")
+    return [validation.name("id", id) for id in ids]
 
 
 def unavailable(error: Exception) -> bool:

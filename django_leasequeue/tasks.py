@@ -294,7 +294,7 @@ def json_value(value: Any, depth: int = 0) -> Any:
                 return value
         case Mapping():
             return {
-                json_value(key, depth + 1): json_value(item, depth + 1)
+                json_value(key) if isinstance(key, bytes) else key: json_value(item, depth + 1)
                 for key, item in value.items()
             }
         case Sequence():

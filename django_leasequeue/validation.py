@@ -21,6 +21,8 @@ PAYLOAD_BYTES_MAX: Final = 1024 * 1024
 DETAILS_BYTES_MAX: Final = 64 * 1024
 DEPTH_MAX: Final = 200  # deeper than any sane payload, well inside every parser's limit
 DELAY_MAX: Final = timedelta(days=3660)
+LATEST: Final = datetime(9999, 1, 1, tzinfo=UTC)  # no zone writes that as the year 10000
+INTEGER_BITS_MAX: Final = 14_284  # 4,300 digits: what Python reads back unless told otherwise
 WHY_CHARACTERS_MAX: Final = 1_000  # a path is as long as the value's keys are
 CHARACTERS_MAX: Final = {
     "queue": 100,
@@ -29,8 +31,11 @@ CHARACTERS_MAX: Final = {
     "dedupe_key": 200,
     "worker": 200,
     "effect": 200,
+    "path": 500,
+    "by": 200,
+    "reason": 1_000,
 }
-CONTROL: Final = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 UNSTORABLE: Final = re.compile(r"[\x00\ud800-\udfff]")
 
 
@@ -38,22 +43,44 @@ def name(field: str, value: Any, *, empty: bool = False) -> str:
     """*value*, a name that every database stores byte for byte.
 
     Args:
-        field: queue, tenant, id, dedupe_key or worker.
+        field: queue, tenant, id, dedupe_key, worker, effect or path.
         empty: whether the empty string is a name (it is one for tenants).
 
     Raises:
         InvalidTaskError: not a string, empty, too long, or with control characters.
     """
+    text = bounded(field, value)
+    if not text and not empty:
+        raise InvalidTaskError(f"{field} must not be empty")
+    if CONTROL.search(text):
+        raise InvalidTaskError(f"{field} must not contain control characters or lone surrogates")
+    return text
+
+
+def remark(field: str, value: Any) -> str | None:
+    """*value*, what somebody says for the record; None: nothing.
+
+    Args:
+        field: by or reason.
+
+    Raises:
+        InvalidTaskError: not a string, too long, or not storable.
+    """
+    if value is None:
+        return None
+    text = bounded(field, value)
+    if UNSTORABLE.search(text):
+        raise InvalidTaskError(f"{field} must not contain NUL characters or lone surrogates")
+    return text
+
+
+def bounded(field: str, value: Any) -> str:
     limit = CHARACTERS_MAX[field]
     if not isinstance(value, str):
         raise InvalidTaskError(f"{field} must be a string of at most {limit} characters")
-    if not value and not empty:
-        raise InvalidTaskError(f"{field} must not be empty")
     if len(value) > limit:
         raise InvalidTaskError(f"{field} has {len(value)} characters, at most {limit} are allowed")
-    if CONTROL.search(value):
-        raise InvalidTaskError(f"{field} must not contain control characters or lone surrogates")
-    return str(value)
+    return str.__str__(value)  # of an enumeration's member its value, not what it prints
 
 
 def payload_text(value: Any, *, field: str = "payload", bytes_max: int = PAYLOAD_BYTES_MAX) -> str:
@@ -65,7 +92,7 @@ def payload_text(value: Any, *, field: str = "payload", bytes_max: int = PAYLOAD
     check_json(value, "", 0, field)
     try:
         text = json_text(value)
-    except ValueError:  # an integer of more digits than Python writes
+    except ValueError:  # an integer of more digits than this process may write
         raise InvalidTaskError(f"{field} holds a number that JSON text can't carry") from None
     size = len(text.encode())
     if size > bytes_max:
@@ -84,9 +111,12 @@ def details_text(details: Any) -> str:
 
 def check_json(value: Any, path: str, depth: int, field: str) -> None:
     """Walk *value* and refuse the first thing that JSON, or a database, can't hold."""
-    if value is None or isinstance(value, bool | int):
+    if value is None or isinstance(value, bool):
         return
-    if isinstance(value, str):
+    if isinstance(value, int):
+        if value.bit_length() > INTEGER_BITS_MAX:
+            refuse(path, field, "an integer of more than 4300 digits")
+    elif isinstance(value, str):
         if UNSTORABLE.search(value):
             refuse(path, field, "text with a NUL character or a lone surrogate")
     elif isinstance(value, float):
@@ -129,27 +159,30 @@ def refuse(path: str, field: str, what: str) -> None:
 def instant(field: str, value: Any) -> datetime | timedelta | None:
     """*value* as an aware instant, a delay, or None.
 
-    A naive datetime is local time of ``TIME_ZONE`` where ``USE_TZ`` is off.
+    A naive datetime is local time of ``TIME_ZONE`` where ``USE_TZ`` is off. A delay that is over
+    already is none.
 
     Raises:
-        InvalidTaskError: naive where ``USE_TZ`` is on, or of another type.
+        InvalidTaskError: naive where ``USE_TZ`` is on, too far away, or of another type.
     """
     if value is None:
         return None
     if isinstance(value, timedelta):
         if value > DELAY_MAX:
             raise InvalidTaskError(f"{field} must be at most {DELAY_MAX.days} days away")
-        return value
+        return max(value, timedelta(0))
     if not isinstance(value, datetime):
         raise InvalidTaskError(f"{field} must be a datetime or a timedelta")
-    if timezone.is_aware(value):
-        try:
-            return value.astimezone(UTC)
-        except OverflowError:
-            raise InvalidTaskError(f"{field} is outside the years 1 to 9999") from None
-    if settings.USE_TZ:
+    if settings.USE_TZ and timezone.is_naive(value):
         raise InvalidTaskError(f"{field} must be an aware datetime, because USE_TZ is on")
-    return timezone.make_aware(value).astimezone(UTC)
+    try:
+        aware = timezone.make_aware(value) if timezone.is_naive(value) else value
+        moment = aware.astimezone(UTC)
+    except OverflowError:
+        raise InvalidTaskError(f"{field} must lie in the years 1 to 9998") from None
+    if moment >= LATEST:
+        raise InvalidTaskError(f"{field} must lie in the years 1 to 9998")
+    return moment
 
 
 def storable_text(text: str, characters_max: int) -> str:
@@ -169,4 +202,5 @@ def result_text(value: Any, *, bytes_max: int = PAYLOAD_BYTES_MAX) -> str:
         return payload_text(value, field="result", bytes_max=bytes_max)
     except (InvalidTaskError, RecursionError) as error:
         why = storable_text(str(error), WHY_CHARACTERS_MAX)
-        return json.dumps({"unstorable_result": type(value).__name__, "why": why})
+        kind = storable_text(type(value).__name__, WHY_CHARACTERS_MAX)
+        return json.dumps({"unstorable_result": kind, "why": why})

@@ -8,6 +8,8 @@ from typing import Any, ClassVar
 from uuid import UUID
 
 from django.contrib import admin
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.core.exceptions import BadRequest
 from django.db import DEFAULT_DB_ALIAS
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse
@@ -34,8 +36,8 @@ class ReadOnlyTaskAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
     def using(self) -> str:
         """Alias of the database whose tasks are shown; to be overridden where there are several."""
-        for _, config in backends():
-            return parse(config.get("OPTIONS", {})).using
+        for alias, config in backends():
+            return parse(alias, config).using
         return DEFAULT_DB_ALIAS
 
     @property
@@ -58,6 +60,13 @@ class ReadOnlyTaskAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         return self.allowed(request, super().get_queryset(request))
+
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+        """As Django's; but what no database can be asked for is a bad request, no server error."""
+        chosen = request.POST.getlist(ACTION_CHECKBOX_NAME)
+        if chosen != positions(chosen) or any("\x00" in value for value in request.GET.values()):
+            raise BadRequest
+        return super().changelist_view(request, extra_context)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
@@ -102,7 +111,7 @@ class ReadOnlyTaskAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
 def positions(texts: Iterable[str]) -> list[str]:
     """Those of *texts*, from an address or a form, that can be a row's number."""
-    return [text for text in texts if text.isdecimal() and len(text) < 20]
+    return [text for text in texts if text.isdecimal() and len(text) < 19]
 
 
 def as_life(text: str) -> UUID | None:

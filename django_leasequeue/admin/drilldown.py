@@ -11,6 +11,7 @@ from __future__ import annotations
 from datetime import date, datetime, timedelta
 from typing import Any, Final
 
+from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.views.main import ChangeList
 from django.db.models import Max, Min, QuerySet
 from django.utils.formats import date_format
@@ -31,6 +32,9 @@ class LogChangeList(ChangeList):
     """A list of transitions whose dates are stretches of the log."""
 
     def get_filters(self, request: Any) -> Any:
+        levels = [self.params.get(level, "1") for level in LEVELS]
+        if not all(level.isdecimal() and len(level) <= 4 for level in levels):
+            raise IncorrectLookupParameters
         found = super().get_filters(request)
         lookups: dict[str, Any] = found[2]
         for end in ("gte", "lt"):

@@ -139,7 +139,7 @@ class Outcome:
 def carry_out(verb: Verb, tasks: QuerySet[Task], *, user: Any, reason: str) -> Outcome:
     """Move *tasks*, any number of them; each chunk is on record as soon as it has moved."""
     outcome = Outcome(verb=verb)
-    by = f"{user.get_username()} (user {user.pk})"
+    by = f"{user.get_username()[:150]} (user {user.pk})"  # a site's own may be longer than we keep
     for chunk in in_chunks(tasks):
         moved: list[Task] = []
         for name, group in grouped(chunk).items():

@@ -153,6 +153,7 @@ def test_what_django_makes_json_of_is_taken_as_django_does(backend: LeaseQueueBa
         (b"\xff", "args[0]"),
         ("a\x00b", "args[0]"),
         ({1: 2}, "args[0]"),
+        ({(1, 2): 3}, "args[0]"),
     ],
 )
 @pytest.mark.parametrize("backend", ["default"], indirect=True)
@@ -187,6 +188,14 @@ def test_arguments_that_contain_themselves_are_refused(backend: LeaseQueueBacken
         ({"tenant": "x" * 101}, "tenant has 101 characters, at most 100"),
         ({"dedupe_key": ""}, "dedupe_key must not be empty"),
         ({"queue_name": "a\nb"}, "queue must not contain control characters"),
+        ({"queue_name": 7}, "queue must be a string"),
+        ({"queue_name": ["mail"]}, "queue must be a string"),
+        ({"priority": True}, "priority must be a whole number"),
+        ({"priority": "high"}, "priority must be a whole number"),
+        ({"priority": 1.5}, "priority must be a whole number"),
+        ({"priority": math.nan}, "priority must be a whole number"),
+        ({"tenant": 7}, "tenant must be a string"),
+        ({"run_after": datetime.max.replace(tzinfo=UTC)}, "run_after must lie in the years"),
     ],
 )
 @pytest.mark.parametrize("backend", ["default"], indirect=True)

@@ -7,10 +7,13 @@ from typing import Any
 import pytest
 from django.core.checks import run_checks
 from django.core.exceptions import ImproperlyConfigured
+from django.core.management import CommandError, call_command
+from django.core.management.base import SystemCheckError
 from django.db import connections
 
 from django_leasequeue import Queue, QueuePolicy
-from django_leasequeue.checks import check_skip_locked
+from django_leasequeue.checks import check_backends, check_skip_locked
+from django_leasequeue.compat import task_backends
 from django_leasequeue.conf import Options, options_for, parse
 
 OURS = "django_leasequeue.backend.LeaseQueueBackend"
@@ -29,9 +32,8 @@ def found() -> list[tuple[str | None, str]]:
 
 
 def test_a_queue_inherits_what_it_does_not_say_itself() -> None:
-    options = parse(
-        {"policy": {"visibility": 60, "max_attempts": 3}, "queues": {"mail": {"visibility": 90}}}
-    )
+    limits, own = {"visibility": 60, "max_attempts": 3}, {"mail": {"visibility": 90}}
+    options = parse("a", {"OPTIONS": {"policy": limits, "queues": own}, "QUEUES": []})
 
     assert options.policy_of("mail") == QueuePolicy(visibility=90, max_attempts=3)
     assert options.policy_of("other") == QueuePolicy(visibility=60, max_attempts=3)
@@ -41,18 +43,60 @@ def test_a_queue_inherits_what_it_does_not_say_itself() -> None:
     ("options", "message"),
     [
         ({"visibilty": 30}, "unknown OPTIONS visibilty; known are .*using"),
+        ({7: 30}, "unknown OPTIONS 7"),
         ({"policy": {"visibility": 0}}, "visibility must be from"),
         ({"policy": {"visibilty": 30}}, "visibilty"),
-        ({"policy": None}, "NoneType"),
+        ({"policy": None}, "policy must be a dictionary, not None"),
+        ({"policy": "abc"}, "policy must be a dictionary, not 'abc'"),
+        ({"queues": ["mail"]}, "queues must be a dictionary"),
+        ({"queues": {"mail": 3}}, r"queues\['mail'\] must be a dictionary"),
         ({"queues": {"mail": {"max_attempts": 0}}}, "max_attempts must be a whole number"),
+        ({"queues": {5: {}}}, r"OPTIONS\['queues'\] has 5, which QUEUES has not"),
+        ({"queues": {"male": {}}}, r"OPTIONS\['queues'\] has male, which QUEUES has not"),
         ({"task_modules": "shop"}, "task_modules must be a list of strings"),
+        ({"task_modules": None}, "task_modules must be a list of strings"),
+        ({"task_modules": [1]}, "each of task_modules must be a string"),
         ({"poll_interval": 0}, "poll_interval must be from"),
         ({"payload_bytes_max": "1 MB"}, "payload_bytes_max must be a whole number"),
+        ({"using": None}, "using must be a string"),
+        ({"listen_using": 5}, "listen_using must be a string"),
     ],
 )
-def test_options_that_make_no_sense_are_errors(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ImproperlyConfigured, match=message):
-        parse(options)
+def test_options_that_make_no_sense_are_errors(options: Any, message: str) -> None:
+    """G36: with the name of the backend that has them."""
+    with pytest.raises(ImproperlyConfigured, match=rf"TASKS\['a'\]: .*{message}"):
+        parse("a", ours(["mail"]) | {"OPTIONS": options})
+
+
+@pytest.mark.django_db(databases=["default", "sqlite"])
+@pytest.mark.parametrize("wrong", [None, "abc", 5, ["abc"]])
+@pytest.mark.parametrize("key", ["QUEUES", "OPTIONS"])
+def test_a_setting_of_another_type_is_an_error_wherever_it_is_met(
+    settings: Any, key: str, wrong: Any
+) -> None:
+    """G36: by the system check, by whoever opens a queue, by django.tasks and by the worker."""
+    if key == "QUEUES" and isinstance(wrong, list):
+        wrong = ["fine", 5]
+    settings.TASKS = {"a": ours(["abc"]) | {key: wrong}}
+
+    [(id, message)] = found()
+    assert (id, message.startswith("TASKS['a']: ")) == ("leasequeue.E001", True)
+    assert key in message
+    with pytest.raises(ImproperlyConfigured, match=key):
+        Queue("abc")
+    with pytest.raises(ImproperlyConfigured, match=key):
+        task_backends["a"].lease_options  # type: ignore[attr-defined]  # noqa: B018
+    with pytest.raises((CommandError, SystemCheckError), match=key):
+        call_command("leasequeue_worker", backend="a", drain=True, skip_checks=False)
+
+
+def test_a_backend_that_can_not_be_imported_is_an_error(settings: Any) -> None:
+    settings.TASKS = {"a": {"BACKEND": "nowhere.Backend"}}
+
+    [error] = check_backends(None)
+    assert (error.id, error.msg) == ("leasequeue.E001", "TASKS['a']: No module named 'nowhere'")
+    with pytest.raises(ImproperlyConfigured, match="nowhere"):
+        Queue("abc")
 
 
 def test_a_queue_has_the_options_of_the_backend_that_names_it(settings: Any) -> None:
@@ -64,6 +108,28 @@ def test_a_queue_has_the_options_of_the_backend_that_names_it(settings: Any) -> 
     assert options_for("mail").poll_interval == 2
     assert options_for("other").poll_interval == 1
     assert Queue("other").using == "sqlite"
+
+
+def test_of_two_backends_in_one_database_the_first_one_has_a_queues_options(settings: Any) -> None:
+    settings.TASKS = {"a": ours([], poll_interval=1), "b": ours([], poll_interval=2)}
+
+    assert Queue("mail").options.poll_interval == 1
+
+
+@pytest.mark.parametrize("queues", [[], ["mail"]])
+def test_a_queue_in_two_databases_is_not_opened_without_saying_which(
+    settings: Any, queues: list[str]
+) -> None:
+    """G36: else its tasks would end where nobody looks for them."""
+    settings.TASKS = {
+        "a": ours(queues, poll_interval=1),
+        "b": ours(queues, using="sqlite", poll_interval=2),
+    }
+
+    with pytest.raises(ImproperlyConfigured, match="'mail' in several databases"):
+        Queue("mail")
+    assert Queue("mail", using="default").options.poll_interval == 1
+    assert Queue("mail", using="sqlite").options.poll_interval == 2
 
 
 def test_a_site_without_our_backend_has_the_defaults(settings: Any) -> None:

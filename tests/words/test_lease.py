@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -67,6 +68,35 @@ def test_a_string_that_was_touched_is_refused() -> None:
     for touched in (text[:-1], f"x{text}", ""):
         with pytest.raises(InvalidTaskError, match="not signed by this site"):
             Lease.from_string(touched, now=START)
+
+
+@pytest.mark.parametrize("text", [None, 7, b"", b"x", [], "\x00", "\ud800", "é:x:y"])
+def test_what_is_no_such_string_is_refused(text: Any) -> None:
+    """G36"""
+    with pytest.raises(InvalidTaskError, match="lease string"):
+        Lease.from_string(text, now=START)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"leased_at": "9999-12-31T23:59:59+00:00"},
+        {"leased_at": "soon"},
+        {"leased_at": None},
+        {"max_lease": 10**30},
+        {"life": "x"},
+        {"life": 7},
+        {"colour": "red"},
+    ],
+    ids=str,
+)
+def test_a_signed_string_that_holds_no_lease_is_refused(changes: dict[str, Any]) -> None:
+    """G36: another version of this package may have written it."""
+    facts = signing.loads(LEASE.to_string(), salt="django_leasequeue.lease")
+
+    for wrong in (facts | changes, [facts], None):
+        with pytest.raises(InvalidTaskError, match="holds no lease"):
+            Lease.from_string(signing.dumps(wrong, salt="django_leasequeue.lease"), now=START)
 
 
 def test_another_site_s_string_is_refused_and_an_older_key_s_is_not() -> None:

@@ -128,9 +128,22 @@ def test_a_queue_that_is_not_the_backends_is_refused() -> None:
         call_command("leasequeue_worker", backend="worker on default", queues=["wrok"])
 
 
-def test_a_number_out_of_bounds_is_refused() -> None:
-    with pytest.raises(CommandError, match="at least 1"):
-        call_command("leasequeue_worker", "--threads", "0")
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--threads", "0"),
+        ("--threads", "1.5"),
+        ("--max-tasks", "-1"),
+        ("--grace", "nan"),
+        ("--grace", "-1"),
+        ("--poll-interval", "inf"),
+        ("--poll-interval", "0"),
+    ],
+)
+def test_a_number_out_of_bounds_is_refused(option: str, value: str) -> None:
+    """G36"""
+    with pytest.raises(CommandError, match=f"{option}: (must be at least|invalid int)"):
+        call_command("leasequeue_worker", f"{option}={value}")
 
 
 @pytest.mark.parametrize("name", ["", "a\tb", "x" * 201])

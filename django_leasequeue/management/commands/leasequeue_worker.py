@@ -15,6 +15,7 @@ from django_leasequeue.backend import LeaseQueueBackend
 from django_leasequeue.compat import task_backends
 from django_leasequeue.conf import backends
 from django_leasequeue.errors import InvalidTaskError
+from django_leasequeue.policy import SECONDS_MAX
 from django_leasequeue.worker import GRACE_SECONDS, Worker
 from django_leasequeue.worker.readiness import CannotStartError
 from django_leasequeue.worker.shutdown import leave, stop_on_signals
@@ -94,8 +95,8 @@ def at_least(minimum: float, number: type[int] | type[float]) -> Callable[[str],
 
     def parsed(text: str) -> float:
         value = number(text)
-        if not value >= minimum:
-            raise ArgumentTypeError(f"must be at least {minimum:g}")
+        if not minimum <= value <= SECONDS_MAX:  # what isn't seconds is no larger either
+            raise ArgumentTypeError(f"must be at least {minimum:g} and at most {SECONDS_MAX}")
         return value
 
     parsed.__name__ = number.__name__  # argparse quotes it: "invalid int value"

@@ -1,0 +1,65 @@
+"""Whatever stands in an address or a form: a page comes back, never a server error."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from django_leasequeue import Queue
+from tests.admin.desk import Desk, a_dead_letter
+
+MODELS = ["deadletter", "task", "tasktransition"]
+JUNK = ["a\x00b", "\x00", "x" * 5000, "%s", "'", "-1", "9" * 30, "٣", "1e5", "None", "9" * 19]
+PARAMETERS = [
+    *("q", "in_queue", "of_tenant", "of_task", "error_type", "state", "kind", "p", "o", "all"),
+    *("at__year", "at__month", "at__day", "at__gte", "at__lt", "nonsense", "id__exact", "e"),
+]
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("parameter", PARAMETERS)
+def test_a_list_takes_any_address(desk: Desk, emails: Queue, model: str, parameter: str) -> None:
+    """G36"""
+    a_dead_letter(emails, "a")
+    emails.enqueue({}, id="b")
+
+    for value in JUNK:
+        answer = desk.at(model).page(**{parameter: value})
+        assert answer.status_code in (200, 302, 400), (parameter, value)
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("number", JUNK)
+def test_a_page_that_is_not_there_leads_to_the_list(
+    desk: Desk, emails: Queue, model: str, number: Any
+) -> None:
+    """G36"""
+    answer = desk.at(model).client.get(f"{desk.at(model).url('changelist')}{number}/change/")
+
+    assert answer.status_code in (302, 404)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        *({"_selected_action": value} for value in JUNK),
+        *({"reason": value} for value in JUNK),
+        *({"until": value} for value in JUNK),
+        *({"select_across": value, "until": "9999-12-31 23:59:59"} for value in JUNK),
+        {"action": "a\x00b"},
+        {"index": "x"},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("verb", ["redrive", "cancel"])
+def test_a_form_can_not_break_a_move(
+    desk: Desk, emails: Queue, verb: str, form: dict[str, Any]
+) -> None:
+    """G36: either it is asked again, or nothing else than what was chosen moves."""
+    letter = a_dead_letter(emails, "a")
+    sent = {"action": f"{verb}_selected", "_selected_action": letter, "confirmed": "yes"}
+
+    answer = desk.client.post(desk.url("changelist"), sent | form)
+
+    assert answer.status_code in (200, 302, 400)

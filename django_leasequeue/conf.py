@@ -14,6 +14,7 @@ from django.utils.module_loading import import_string
 
 from .errors import InvalidTaskError
 from .policy import INTEGER_MAX, QueuePolicy, positive, whole
+from .transitions import FORGETTABLE, Kind
 from .validation import PAYLOAD_BYTES_MAX, name
 
 POLL_INTERVAL: Final = 5.0
@@ -32,6 +33,7 @@ class Options:
         listen_using: alias of a direct connection for LISTEN, where ``using`` goes through a
             transaction-pooling proxy; None: ``using``.
         payload_bytes_max: largest payload and result, in bytes of UTF-8.
+        retention: seconds after which the log forgets, by kind; what isn't named it never does.
     """
 
     using: str = DEFAULT_DB_ALIAS
@@ -41,6 +43,7 @@ class Options:
     poll_interval: float = POLL_INTERVAL
     listen_using: str | None = None
     payload_bytes_max: int = PAYLOAD_BYTES_MAX
+    retention: Mapping[Kind, float] = field(default_factory=dict)
 
     def policy_of(self, queue: str) -> QueuePolicy:
         """The limits of *queue*."""
@@ -101,6 +104,7 @@ def parsed(given: Mapping[str, Any], served: tuple[str, ...]) -> Options:
         poll_interval=positive("poll_interval", given.get("poll_interval", POLL_INTERVAL)),
         listen_using=given.get("listen_using") and text("listen_using", given["listen_using"]),
         payload_bytes_max=whole("payload_bytes_max", size, 1, INTEGER_MAX),
+        retention=retention_of(given.get("retention")),
     )
 
 
@@ -114,6 +118,20 @@ def text(option: str, value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{option} must be a string, not {value!r}")
     return value
+
+
+def retention_of(value: Any) -> dict[Kind, float]:
+    """Seconds by kind; a number counts for all that can be forgotten, None for nothing."""
+    if not isinstance(value, Mapping):
+        return {} if value is None else retention_of(dict.fromkeys(FORGETTABLE, value))
+    if unknown := sorted(map(str, set(value) - FORGETTABLE)):
+        known = ", ".join(sorted(FORGETTABLE))
+        raise TypeError(f"retention of {', '.join(unknown)}; what can be forgotten is {known}")
+    return {
+        Kind(kind): positive("retention", seconds)
+        for kind, seconds in value.items()
+        if seconds is not None
+    }
 
 
 def names(option: str, value: Any) -> tuple[str, ...]:

@@ -34,7 +34,7 @@ from .records import (
     Stats,
 )
 from .stores import store_for
-from .stores.base import BATCH, Clock, Failure, Finish, Store
+from .stores.base import BATCH, REFUSED, Clock, Failure, Finish, Store
 from .story import dead_letter
 from .transitions import Kind, TaskRecord
 from .wakeups import Wake
@@ -461,11 +461,24 @@ class Queue(AsyncQueueMixin):
             return self.store.depth(self.name)
 
     def stats(self) -> Stats:
-        """The depth, and the age of the oldest visible task in seconds."""
+        """The depth, the age of the oldest visible task, and how often what has happened.
+
+        Counts the log, all of it: about 0.3 seconds per million rows. ``depth`` doesn't.
+        """
         with self.reached():
             age = self.store.oldest_visible(self.name)
             depth = self.store.depth(self.name)
-        return Stats(depth=depth, oldest_visible_age=age.total_seconds() if age else None)
+            counts = self.store.counts(self.name)
+        return Stats(
+            depth=depth,
+            oldest_visible_age=None if age is None else age.total_seconds(),
+            acks=counts.get(Kind.ACKED, 0),
+            lapses=counts.get(Kind.LAPSED, 0),
+            deaths=counts.get(Kind.DEAD, 0),
+            redrives=counts.get(Kind.REDRIVEN, 0),
+            duplicates=counts.get(Kind.DUPLICATE, 0),
+            refusals=counts.get(REFUSED, 0),
+        )
 
     aenqueue = twin(enqueue)
     aenqueue_many = twin(enqueue_many)

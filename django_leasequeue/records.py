@@ -90,10 +90,20 @@ class Depth:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Stats:
-    """A queue's depth and the age of its oldest visible task, in seconds (None: none visible)."""
+    """A queue's depth, the age of its oldest visible task, and what happened on it, ever.
+
+    The age is in seconds, None where nothing is visible. The counts never go down: what is pruned
+    from the log stays counted. ``refusals`` are calls on lost leases, as workers count them.
+    """
 
     depth: Depth
     oldest_visible_age: float | None
+    acks: int
+    lapses: int
+    deaths: int
+    redrives: int
+    duplicates: int
+    refusals: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

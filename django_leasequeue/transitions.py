@@ -170,6 +170,11 @@ RULES: Final[Mapping[Kind, Rule]] = {
     Kind.CANCELLED: rule(after=HELD, leads_to=NOT_HELD),
 }
 
+# What may be pruned: all of a life by the row that ended it, and rows by what repeats them.
+ENDED: Final = frozenset(kind for kind, rule_ in RULES.items() if rule_.leads_to is NOT_HELD)
+REPEATED: Final = frozenset({Kind.DUPLICATE, Kind.HEARTBEAT})
+FORGETTABLE: Final = ENDED | REPEATED
+
 
 def fold(task: TaskRecord | None, transition: Transition) -> TaskRecord | None:
     """The task after *transition*; None where it isn't held any more.

@@ -13,7 +13,7 @@ Moves on leases never raise for a lost lease: they answer which tokens they acce
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -29,6 +29,7 @@ from ..lease import Lease
 from ..records import Admitted, All, Depth, EnqueuedTask, RedriveBatch
 from ..transitions import Kind, TaskRecord, Transition, lost_reason
 
+REFUSED: Final = "refused"  # what the tallies call the calls on lost leases
 BATCH: Final = 100  # rows a settling or operator's statement touches at a time
 
 
@@ -58,6 +59,19 @@ class Failure:
     kind: Kind
     error: str
     delay: timedelta = timedelta(0)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pruned:
+    """What a batch of pruning did.
+
+    ``upto`` is the log position to go on from, None where somebody else is pruning; ``more`` says
+    that there may be more to do at once.
+    """
+
+    rows: int
+    upto: int | None
+    more: bool
 
 
 SIGNALS: Final[dict[Kind, Signal]] = {
@@ -175,6 +189,34 @@ class Store(ABC):
     @abstractmethod
     def next_due(self, queue: str) -> timedelta | None:
         """How long until a scheduled time or a deadline comes due; None where nothing will."""
+
+    @abstractmethod
+    def counts(self, queue: str) -> Mapping[str, int]:
+        """How often what has ever happened on *queue*, by kind, pruned or not; and REFUSED."""
+
+    @abstractmethod
+    def tally(self, counts: Mapping[tuple[str, str], int]) -> None:
+        """Add to the counts of (queue, kind) what no row of the log tells."""
+
+    @abstractmethod
+    def prune(
+        self,
+        kinds: Iterable[Kind],
+        *,
+        age: timedelta,
+        queues: Sequence[str] | None,
+        behind: int,
+        size: int,
+    ) -> Pruned:
+        """Forget a batch of what is older than *age*, and count it in the tallies.
+
+        Args:
+            kinds: of ENDED, for whole lives that ended so; of REPEATED, for rows that no fold
+                needs: duplicates, and heartbeats that a later one of their lease makes up for.
+            queues: None: all.
+            behind: log position to go on from.
+            size: rows of the log to look at, at most.
+        """
 
     def lost_reason(self, lease: Lease) -> LostReason | None:
         """Why *lease* isn't live; None where it is. Takes no lock."""

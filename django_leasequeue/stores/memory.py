@@ -7,7 +7,8 @@ with it.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -15,8 +16,8 @@ from typing import Any
 from uuid import UUID
 
 from ..records import All, Depth
-from ..transitions import Kind, State, TaskRecord, Transition, as_of
-from .base import BATCH, Clock
+from ..transitions import Kind, State, TaskRecord, Transition, as_of, overdue
+from .base import BATCH, Clock, Pruned
 from .folding import FoldingStore
 
 Name = tuple[str, str, str, str]
@@ -34,6 +35,7 @@ class MemoryStore(FoldingStore):
         self.tasks: dict[UUID, TaskRecord] = {}
         self.names: dict[Name, UUID] = {}
         self.turns: dict[str, str] = {}
+        self.tallies: Counter[tuple[str, str]] = Counter()
 
     def now(self) -> datetime:
         # The process is the database here.
@@ -189,6 +191,30 @@ class MemoryStore(FoldingStore):
         tasks = self.as_of_now(queue)
         instants = [task.visible_at for task in tasks if task.state in waiting]
         return min(instants) - self.now() if instants else None
+
+    def counts(self, queue: str) -> Mapping[str, int]:
+        now = self.now()
+        with self.mutex:
+            happened = [t.kind for t in self.transitions if t.queue == queue]
+            late = [overdue(task, now) for task in self.matching(queue=queue)]
+            tallied = {kind: n for (of, kind), n in self.tallies.items() if of == queue}
+        return Counter([*happened, *(t.kind for t in late if t)]) + Counter(tallied)
+
+    def tally(self, counts: Mapping[tuple[str, str], int]) -> None:
+        with self.mutex:
+            self.tallies.update(counts)
+
+    def prune(
+        self,
+        kinds: Iterable[Kind],
+        *,
+        age: timedelta,
+        queues: Sequence[str] | None,
+        behind: int,
+        size: int,
+    ) -> Pruned:
+        """Nothing: it all goes with this object."""
+        return Pruned(rows=0, upto=len(self.transitions), more=False)
 
 
 def names(task: TaskRecord) -> Iterator[Name]:

@@ -6,7 +6,7 @@ lock. Elsewhere rows are locked by SELECT ... FOR UPDATE.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
@@ -20,7 +20,8 @@ from ..lease import Lease
 from ..models import Task, TaskTransition, Turn, dead_at
 from ..records import All, Depth
 from ..transitions import Kind, State, TaskRecord, Transition
-from .base import BATCH
+from . import pruning, tallies
+from .base import BATCH, Pruned
 from .folding import FoldingStore
 
 TURNS_KEPT: Final = 1000  # claims in flight may still write places that they read this long ago
@@ -210,6 +211,27 @@ class PortableStore(FoldingStore):
         later = self.tasks.filter(queue=queue, lane="later", visible_at__gt=at)
         row = later.order_by("queue", "visible_at", "seq").first()
         return row.visible_at - at if row else None
+
+    def counts(self, queue: str) -> Mapping[str, int]:
+        return tallies.counted(self.using, queue, self.now())
+
+    def tally(self, counts: Mapping[tuple[str, str], int]) -> None:
+        tallies.add(self.using, counts)
+
+    def prune(
+        self,
+        kinds: Iterable[Kind],
+        *,
+        age: timedelta,
+        queues: Sequence[str] | None,
+        behind: int,
+        size: int,
+    ) -> Pruned:
+        with self.moving() as now:
+            batch = pruning.Batch(
+                using=self.using, kinds=kinds, queues=queues, before=now - age, now=now
+            )
+            return batch.prune(behind, size)
 
 
 def visible(at: datetime) -> Q:

@@ -40,6 +40,20 @@ def test_a_queue_inherits_what_it_does_not_say_itself() -> None:
 
 
 @pytest.mark.parametrize(
+    ("asked", "understood"),
+    [
+        (None, {}),
+        (60, dict.fromkeys(["acked", "dropped", "cancelled", "duplicate", "heartbeat"], 60)),
+        ({"acked": 60, "dropped": None}, {"acked": 60}),
+    ],
+)
+def test_nothing_is_forgotten_unless_asked_for(asked: Any, understood: dict[str, float]) -> None:
+    """G53"""
+    assert parse("a", {}).retention == {}
+    assert parse("a", {"OPTIONS": {"retention": asked}}).retention == understood
+
+
+@pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"visibilty": 30}, "unknown OPTIONS visibilty; known are .*using"),
@@ -57,6 +71,9 @@ def test_a_queue_inherits_what_it_does_not_say_itself() -> None:
         ({"task_modules": None}, "task_modules must be a list of strings"),
         ({"task_modules": [1]}, "each of task_modules must be a string"),
         ({"poll_interval": 0}, "poll_interval must be from"),
+        ({"retention": 0}, "retention must be from"),
+        ({"retention": {"dead": 60}}, "retention of dead; what can be forgotten is acked, canc"),
+        ({"retention": {"acked": "1 week"}}, "retention must be from"),
         ({"payload_bytes_max": "1 MB"}, "payload_bytes_max must be a whole number"),
         ({"using": None}, "using must be a string"),
         ({"listen_using": 5}, "listen_using must be a string"),

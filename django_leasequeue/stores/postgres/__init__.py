@@ -6,7 +6,7 @@ met what came due by time, a redrive that met a task dead by the clock alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar
@@ -19,8 +19,9 @@ from psycopg.errors import DeadlockDetected, SerializationFailure
 from ...lease import Lease
 from ...models import Task, TaskTransition
 from ...records import Admitted, All, Depth, EnqueuedTask, RedriveBatch
-from ...transitions import State, TaskRecord, Transition, json_text
-from ..base import BATCH, Clock, Failure, Finish, Store
+from ...transitions import Kind, State, TaskRecord, Transition, json_text
+from .. import tallies
+from ..base import BATCH, Clock, Failure, Finish, Pruned, Store
 from . import columns, rows
 from .rows import Claimed, Row
 from .statements import run
@@ -293,3 +294,28 @@ class PostgresStore(Store):
     def next_due(self, queue: str) -> timedelta | None:
         answer = self.run("next_due", queue=queue)
         return answer[0]["remaining"] if answer else None
+
+    def counts(self, queue: str) -> Mapping[str, int]:
+        return tallies.counted(self.using, queue, self.now())
+
+    def tally(self, counts: Mapping[tuple[str, str], int]) -> None:
+        tallies.add(self.using, counts)
+
+    def prune(
+        self,
+        kinds: Iterable[Kind],
+        *,
+        age: timedelta,
+        queues: Sequence[str] | None,
+        behind: int,
+        size: int,
+    ) -> Pruned:
+        [row] = self.run(
+            "prune",
+            kinds=[str(kind) for kind in kinds],
+            seconds=age.total_seconds(),
+            queues=None if queues is None else list(queues),
+            behind=behind,
+            size=size,
+        )
+        return Pruned(rows=row["pruned"], upto=row["upto"], more=row["more"])

@@ -93,8 +93,9 @@ HOT: dict[str, tuple[dict[str, Any], set[str]]] = {
     ),
     "next_due": ({"queue": "q"}, {"leasequeue_task_later"}),
 }
-# They read all of a queue, or all that is scheduled and leased, or only the small table of turns.
-NOT_GUARDED = {"depth", "adopt", "now", "prune_turns"}
+# They read all of a queue, or all that is scheduled and leased, or only the small table of turns;
+# or they call a function that has its own way with the planner.
+NOT_GUARDED = {"depth", "adopt", "now", "prune_turns", "prune"}
 
 SMALL = {"leasequeue_turn"}
 

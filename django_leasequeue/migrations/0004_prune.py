@@ -1,0 +1,149 @@
+"""The one way out of the log, on PostgreSQL: a function of the owner's.
+
+The guard opens to it alone. What it removes is what no fold needs, whatever it is asked: all of a
+life that has left, `duplicate` rows, and heartbeats that a later one of their lease makes up for.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from django.db import migrations
+
+append_only = import_module("django_leasequeue.migrations.0002_append_only")
+
+# Whoever sets the flag by hand must be the owner as well: current_user is that inside the owner's
+# SECURITY DEFINER functions, and for a role that was merely granted DELETE it isn't.
+DOOR = """
+CREATE OR REPLACE FUNCTION leasequeue_refuse() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF current_setting('leasequeue.door', true) = 'open'
+       AND current_user = (SELECT pg_get_userbyid(relowner) FROM pg_class WHERE oid = TG_RELID)
+    THEN
+        IF TG_OP = 'DELETE' THEN
+            RETURN OLD;
+        END IF;
+        RETURN NEW;
+    END IF;
+    RAISE EXCEPTION 'leasequeue_transition is append-only: % refused', TG_OP
+        USING ERRCODE = 'restrict_violation';
+END
+$$;
+"""
+NO_DOOR = """
+CREATE OR REPLACE FUNCTION leasequeue_refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'leasequeue_transition is append-only: % refused', TG_OP
+        USING ERRCODE = 'restrict_violation';
+END
+$$;
+"""
+
+# Looks at the rows from behind a position on, *size* of them at most, as far as they are old
+# enough. "upto" is where to go on, NULL where somebody else is pruning; "more" says that there
+# may be more to do at once.
+#
+# The flag is set inside, not by a SET clause: that would need a superuser to create the function.
+# Without statistics a planner might read all of the log for a few lives: it is told not to.
+PRUNE = """
+CREATE FUNCTION leasequeue_prune(
+    kinds text[], queues text[], before timestamptz, present timestamptz, behind bigint,
+    size integer, OUT upto bigint, OUT pruned bigint, OUT more boolean
+) LANGUAGE plpgsql SECURITY DEFINER SET enable_seqscan = off AS $$
+DECLARE
+    rows_max constant integer := least(greatest(coalesce(size, 1000), 1), 10000);
+    ended uuid[];
+    beating uuid[];
+    doomed bigint[];
+BEGIN
+    pruned := 0;
+    more := false;
+    IF NOT pg_try_advisory_xact_lock(
+        hashtext('leasequeue_prune'), 'leasequeue_transition'::regclass::oid::integer)
+    THEN
+        RETURN;
+    END IF;
+
+    -- As far as the first row that is too young; one from a clock set back since is passed by.
+    SELECT coalesce(min(id) FILTER (WHERE at >= before AND at <= present) - 1, max(id), behind),
+           count(*) = rows_max AND bool_and(at < before OR at > present)
+      INTO upto, more
+      FROM (SELECT id, at FROM leasequeue_transition
+             WHERE id > behind ORDER BY id LIMIT rows_max) AS looked_at;
+
+    ended := ARRAY(
+        SELECT DISTINCT life FROM leasequeue_transition
+         WHERE id > behind AND id <= upto AND at < before AND kind = ANY (kinds)
+           AND kind IN ('acked', 'dropped', 'cancelled')
+           AND (queues IS NULL OR queue = ANY (queues)));
+
+    -- Of those that ran long or were repeated often, first a batch of what has no bound.
+    doomed := ARRAY(
+        SELECT id FROM leasequeue_transition
+         WHERE life = ANY (ended) AND kind IN ('duplicate', 'heartbeat')
+         ORDER BY life, id LIMIT rows_max);
+    IF cardinality(doomed) = rows_max THEN
+        upto := behind;
+        more := true;
+    ELSE
+        beating := ARRAY(
+            SELECT DISTINCT life FROM leasequeue_transition
+             WHERE id > behind AND id <= upto AND at < before AND kind = ANY (kinds)
+               AND kind = 'heartbeat' AND (queues IS NULL OR queue = ANY (queues)));
+        doomed := ARRAY(
+            SELECT id FROM leasequeue_transition WHERE life = ANY (ended)
+             UNION
+            SELECT id FROM leasequeue_transition
+             WHERE id > behind AND id <= upto AND at < before AND kind = ANY (kinds)
+               AND kind = 'duplicate' AND (queues IS NULL OR queue = ANY (queues))
+             UNION
+            -- The last one of a lease stays, and the last one that left details.
+            SELECT beat.id FROM leasequeue_transition AS beat
+             WHERE beat.life = ANY (beating) AND beat.id <= upto AND beat.at < before
+               AND beat.kind = 'heartbeat'
+               AND EXISTS (
+                   SELECT FROM leasequeue_transition AS later
+                    WHERE later.life = beat.life AND later.id > beat.id AND later.id <= upto
+                      AND later.kind = 'heartbeat' AND later.token = beat.token
+                      AND (beat.data IS NULL OR later.data IS NOT NULL)));
+        DELETE FROM leasequeue_effect WHERE life = ANY (ended);
+    END IF;
+
+    PERFORM set_config('leasequeue.door', 'open', true);
+    WITH gone AS (
+        DELETE FROM leasequeue_transition WHERE id = ANY (doomed) RETURNING queue, kind
+    ),
+    counted AS (
+        INSERT INTO leasequeue_tally AS tally (queue, kind, count)
+        SELECT queue, kind, count(*) FROM gone GROUP BY queue, kind ORDER BY queue, kind
+            ON CONFLICT (queue, kind) DO UPDATE SET count = tally.count + excluded.count
+    )
+    SELECT count(*) INTO pruned FROM gone;
+    PERFORM set_config('leasequeue.door', '', true);
+END
+$$;
+"""
+
+# Whoever calls it can't put tables of their own before ours; nobody calls it who wasn't granted to.
+FIXED = """
+DO $$
+BEGIN
+    EXECUTE format(
+        'ALTER FUNCTION leasequeue_prune SET search_path = pg_catalog, %I, pg_temp',
+        (SELECT relnamespace::regnamespace::name FROM pg_class
+          WHERE oid = 'leasequeue_transition'::regclass));
+END
+$$;
+REVOKE EXECUTE ON FUNCTION leasequeue_prune FROM PUBLIC;
+"""
+NO_PRUNE = "DROP FUNCTION leasequeue_prune;"
+
+
+class Migration(migrations.Migration):
+    dependencies = [("leasequeue", "0003_effects_names_tallies")]
+
+    operations = [
+        append_only.PostgresSQL(DOOR, NO_DOOR),
+        append_only.PostgresSQL(PRUNE + FIXED, NO_PRUNE),
+    ]

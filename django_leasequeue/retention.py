@@ -1,0 +1,104 @@
+"""How long the log is kept, and the walk through it that forgets the rest.
+
+A walk goes through the log in batches, each a short transaction of its own: it looks at a bounded
+number of rows by their position, goes on where it was, and needs no index of its own. A row that is
+committed late, behind the walk, is found by the next one that begins.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Final
+
+from .stores import pruning, store_for
+from .stores.base import Store
+from .transitions import Kind
+
+BATCH_ROWS: Final = 1000
+BUSY_PAUSE_SECONDS: Final = 0.1
+
+
+class Walk:
+    """One way through the log of *store*, from its beginning.
+
+    Args:
+        retention: seconds by kind, of ENDED for whole lives that ended so, of REPEATED for rows
+            that no fold needs; what isn't named is kept for ever.
+        queues: None: all.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        retention: Mapping[Kind, float],
+        *,
+        queues: Sequence[str] | None = None,
+    ) -> None:
+        self.store = store
+        self.queues = queues
+        self.kinds: dict[float, list[Kind]] = {}
+        for kind, seconds in retention.items():
+            self.kinds.setdefault(seconds, []).append(kind)
+        self.positions = dict.fromkeys(self.kinds, 0)
+        self.busy = False
+
+    def step(self, *, batch: int = BATCH_ROWS) -> tuple[int, bool]:
+        """Forget a batch of rows; how many they were, and whether there may be more at once.
+
+        ``busy`` says afterwards whether somebody else was at it.
+        """
+        rows, more, self.busy = 0, False, False
+        for seconds, kinds in self.kinds.items():
+            done = self.store.prune(
+                kinds,
+                age=timedelta(seconds=seconds),
+                queues=self.queues,
+                behind=self.positions[seconds],
+                size=batch,
+            )
+            if done.upto is None:
+                self.busy = True
+                continue
+            self.positions[seconds] = done.upto
+            rows, more = rows + done.rows, more or done.more
+        return rows, more
+
+
+def prune(
+    using: str,
+    retention: Mapping[Kind, float],
+    *,
+    queues: Sequence[str] | None = None,
+    batch: int = BATCH_ROWS,
+) -> int:
+    """Forget all that is older than *retention* says, beside live traffic; how many rows it was.
+
+    Args:
+        using: alias of the database.
+        retention, queues: as of Walk.
+        batch: rows that one transaction looks at, at most.
+    """
+    walk = Walk(store_for(using), retention, queues=queues)
+    total, more = 0, True
+    while more or walk.busy:
+        rows, more = walk.step(batch=batch)
+        total += rows
+        if walk.busy:
+            time.sleep(BUSY_PAUSE_SECONDS)
+    return total
+
+
+def old_rows(
+    using: str, retention: Mapping[Kind, float], *, queues: Sequence[str] | None = None
+) -> dict[Kind, int]:
+    """How many rows of the log are older than *retention* says, by what says so.
+
+    The duplicates of a task that has left count with it and with themselves.
+    """
+    now = store_for(using).now()
+    return {
+        kind: pruning.old_rows(using, kind, queues=queues, before=now - timedelta(seconds=seconds))
+        for kind, seconds in retention.items()
+    }

@@ -1,0 +1,216 @@
+"""Who may take rows out of the log: the function, and nobody past it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from django.db import IntegrityError, ProgrammingError, connection, transaction
+from django.db.migrations.executor import MigrationExecutor
+
+from django_leasequeue.retention import Walk
+from django_leasequeue.stores.base import Finish
+from django_leasequeue.stores.postgres import PostgresStore
+from django_leasequeue.transitions import ENDED, REPEATED, fold_all
+from tests.waiting import in_thread
+
+from .conftest import HandClock, a_dead_letter, a_lease, a_task, kinds, log
+
+DOCS: Final = Path(__file__).resolve().parent.parent.parent.parent / "docs/retention.md"
+GRANTS: Final = re.findall(r"```sql\n(.*?)```", DOCS.read_text(), re.DOTALL)
+ALL: Final = dict.fromkeys([*ENDED, *REPEATED], 0.0)
+
+
+def execute(sql: str, *parameters: Any) -> Any:
+    with connection.cursor() as cursor:
+        cursor.execute(sql, parameters)
+        return cursor.fetchall() if cursor.description else None
+
+
+@contextmanager
+def role(name: str) -> Iterator[None]:
+    execute(f"SET ROLE {name}")
+    try:
+        with transaction.atomic():
+            yield
+    finally:
+        execute("SET ROLE leasequeue_test_owner")
+
+
+@pytest.fixture
+def owned(db: None) -> None:
+    """Tables migrated by an owner who is no superuser, and a role ``site`` as the docs have it.
+
+    All of it, roles too, is rolled back.
+    """
+    if connection.vendor != "postgresql":
+        pytest.skip("DATABASE_URL is not a PostgreSQL")
+    execute(
+        "CREATE ROLE leasequeue_test_owner; CREATE ROLE site;"
+        "CREATE SCHEMA owned AUTHORIZATION leasequeue_test_owner;"
+        "SET LOCAL search_path = owned; SET LOCAL ROLE leasequeue_test_owner"
+    )
+    executor = MigrationExecutor(connection)
+    executor.migrate(
+        [node for node in executor.loader.graph.leaf_nodes() if node[0] == "leasequeue"]
+    )
+    execute("GRANT USAGE ON SCHEMA owned TO site")
+    for grants in GRANTS:
+        execute(grants)
+
+
+@pytest.fixture
+def clock() -> HandClock:
+    return HandClock()
+
+
+@pytest.fixture
+def store(owned: None, clock: HandClock) -> PostgresStore:
+    return PostgresStore("default", clock)
+
+
+def live_and_leave(store: PostgresStore) -> None:
+    store.complete([Finish(lease=a_lease(store), result="1")])
+
+
+@pytest.mark.parametrize(
+    "sql", ["DELETE FROM leasequeue_transition", "UPDATE leasequeue_transition SET data = '1'"]
+)
+def test_the_site_prunes_but_can_not_rewrite_the_log(
+    store: PostgresStore, clock: HandClock, sql: str
+) -> None:
+    """G34 G53"""
+    with role("site"):
+        live_and_leave(store)
+        a_dead_letter(store, "dead")
+        clock.set(1)
+        assert Walk(store, ALL).step() == (3, False)
+
+    with pytest.raises(ProgrammingError, match="permission denied"), role("site"):
+        execute(sql)
+
+    assert kinds() == ["enqueued", "leased", "dead"]
+
+
+@pytest.mark.parametrize(
+    "sql", ["DELETE FROM leasequeue_transition", "UPDATE leasequeue_transition SET data = '1'"]
+)
+def test_a_role_with_the_rights_does_not_get_past_the_guard_by_a_setting(
+    store: PostgresStore, sql: str
+) -> None:
+    """G34"""
+    live_and_leave(store)
+    execute("GRANT UPDATE, DELETE ON leasequeue_transition TO site")
+
+    with pytest.raises(IntegrityError, match="append-only"), role("site"):
+        execute("SET LOCAL leasequeue.door = 'open'")
+        execute(sql)
+
+
+def test_the_owner_does_not_delete_by_accident_even_after_pruning(
+    store: PostgresStore, clock: HandClock
+) -> None:
+    """G34"""
+    live_and_leave(store)
+    a_dead_letter(store, "dead")
+    clock.set(1)
+    Walk(store, ALL).step()
+
+    with pytest.raises(IntegrityError, match="append-only"), transaction.atomic():
+        execute("DELETE FROM leasequeue_transition")
+
+
+def test_who_was_not_granted_to_does_not_prune(store: PostgresStore) -> None:
+    live_and_leave(store)
+    execute("REVOKE EXECUTE ON FUNCTION leasequeue_prune FROM site")
+
+    with pytest.raises(ProgrammingError, match="permission denied"), role("site"):
+        Walk(store, ALL).step()
+
+
+def test_tables_of_the_callers_own_do_not_come_before_the_log(store: PostgresStore) -> None:
+    live_and_leave(store)
+
+    with role("site"):
+        execute(
+            "CREATE TEMP TABLE leasequeue_transition AS SELECT * FROM owned.leasequeue_transition"
+        )
+        execute("SET LOCAL search_path = pg_temp, owned")
+        [(pruned,)] = execute(
+            "SELECT pruned FROM leasequeue_prune(%s, NULL, 'infinity', 'infinity', 0, 100)",
+            sorted(ENDED),
+        )
+        assert pruned == 3
+        assert execute("SELECT count(*) FROM pg_temp.leasequeue_transition") == [(3,)]
+
+
+EVERYTHING: Final = [
+    "enqueued", "leased", "retried", "released", "lapsed", "dead", "redriven", "duplicate",
+    "heartbeat", "acked", "dropped", "cancelled", "no such kind", None,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kinds_", "before", "behind", "size"),
+    [
+        (EVERYTHING, "infinity", 0, 1_000_000_000),
+        (EVERYTHING, "infinity", -(2**62), -1),
+        (EVERYTHING, "infinity", None, None),
+        (EVERYTHING, None, 0, 100),
+        (EVERYTHING, "-infinity", 0, 100),
+        (None, "infinity", 0, 100),
+        ([], "infinity", 2**62, 0),
+    ],
+)
+def test_whatever_is_asked_for_no_held_task_is_harmed(
+    store: PostgresStore,
+    clock: HandClock,
+    kinds_: list[str] | None,
+    before: str | None,
+    behind: int | None,
+    size: int | None,
+) -> None:
+    """G54"""
+    lease = a_lease(store, max_lease=timedelta(days=1))
+    for second in range(1, 4):
+        clock.set(second)
+        store.heartbeat(lease, f'"page {second}"' if second < 3 else None)
+        store.enqueue("q", [a_task("a")])
+    a_dead_letter(store, "dead")
+    held = store.find(lease.life)
+
+    for _ in range(12):
+        execute(
+            "SELECT * FROM leasequeue_prune(%s, NULL, %s, 'infinity', %s, %s)",
+            *(kinds_, before, behind, size),
+        )
+
+    lives = {row.life for row in log()}
+    assert len(lives) == 2
+    assert store.find(lease.life) == held
+    for life in lives:
+        assert fold_all(store.history([life])) == store.find(life)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_one_prunes_at_a_time(clock: HandClock) -> None:
+    if connection.vendor != "postgresql":
+        pytest.skip("DATABASE_URL is not a PostgreSQL")
+    store = PostgresStore("default", clock)
+    live_and_leave(store)
+    clock.set(1)
+
+    with transaction.atomic():
+        walk = Walk(store, ALL)
+        walk.step()
+        other = Walk(store, ALL)
+        assert in_thread(other.step).result(10) == (0, False)
+        assert other.busy
+
+    assert kinds() == []
+    assert not walk.busy

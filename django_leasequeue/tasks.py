@@ -27,13 +27,14 @@ from typing import (
 from django.apps import apps
 from django.utils.module_loading import import_string
 
-from .compat import GenericTask, InvalidTask, P, R, Task, TaskContext
+from .compat import GenericTask, InvalidTask, P, R, Task
 from .conf import Options
 from .errors import InvalidTaskError, TaskNotAllowedError, TaskNotFoundError
 from .validation import DEPTH_MAX
 
 if TYPE_CHECKING:
     from .compat import TaskResult
+    from .worker.context import LeaseContext
 
     Backoff = Callable[[BaseException, TaskResult[..., Any]], float | None]
 
@@ -173,7 +174,7 @@ def task(function: Callable[P, R], /) -> LeaseTask[P, R]: ...
 @overload
 def task(
     *, takes_context: Literal[True], **options: Unpack[TaskOptions]
-) -> Callable[[Callable[Concatenate[TaskContext[Any, Any], P], R]], LeaseTask[P, R]]: ...
+) -> Callable[[Callable[Concatenate[LeaseContext, P], R]], LeaseTask[P, R]]: ...
 @overload
 def task(
     *, takes_context: Literal[False] = False, **options: Unpack[TaskOptions]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, Final, NoReturn, TypeVar, cast
 
+from asgiref.sync import sync_to_async
 from django.db import DatabaseError, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.test import TestCase
@@ -134,6 +135,9 @@ class CallsAtOnce(Heartbeats):
 
     def ask(self, call: Callable[[], T]) -> T:
         return call()
+
+    async def aask(self, call: Callable[[], T]) -> T:
+        return await sync_to_async(call)()
 
 
 class Hands:

@@ -49,7 +49,7 @@ from django_leasequeue.polling import sleeper_for
 from django_leasequeue.queue import Queue
 from django_leasequeue.transitions import Transition
 
-from .context import CurrentLease, current_lease
+from .context import CurrentLease, LeaseContext, current_lease
 from .deliveries import Deliveries, Delivery
 from .finisher import Finisher
 from .heartbeats import Heartbeats
@@ -59,7 +59,7 @@ from .readiness import CannotStartError, refuse_pending_migrations
 from .runner import Outcome, Runner
 from .sessions import Session
 
-__all__ = ["CurrentLease", "TaskTimeout", "Worker", "current_lease"]
+__all__ = ["CurrentLease", "LeaseContext", "TaskTimeout", "Worker", "current_lease"]
 
 GRACE_SECONDS: Final = 25.0  # Kubernetes kills after 30
 OUTAGE_PAUSE_SECONDS_MAX: Final = 5.0

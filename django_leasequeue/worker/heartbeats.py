@@ -7,6 +7,7 @@ causes a heartbeat.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import queue
 import time
@@ -71,16 +72,25 @@ class Heartbeats:
 
     def ask(self, call: Callable[[], T]) -> T:
         """The answer of *call*, made on the heartbeats' connection."""
+        return self.answer_of(call).result()
+
+    async def aask(self, call: Callable[[], T]) -> T:
+        """As ``ask``; the event loop goes on meanwhile."""
+        return await asyncio.wrap_future(self.answer_of(call))
+
+    def answer_of(self, call: Callable[[], T]) -> Future[T]:
         answer: Future[T] = Future()
 
         def request() -> None:
+            if not answer.set_running_or_notify_cancel():
+                return  # an async task waits no longer
             try:
                 answer.set_result(call())
             except Exception as error:  # noqa: BLE001  it is the asking task's
                 answer.set_exception(error)
 
         self.requests.put(request)
-        return answer.result()
+        return answer
 
     def wait(self) -> Request | None:
         """A call to make; None when a lease is due, or may be."""

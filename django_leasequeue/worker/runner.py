@@ -14,7 +14,7 @@ from asgiref.sync import async_to_sync
 from django.db import transaction
 
 from django_leasequeue.backend import LeaseQueueBackend
-from django_leasequeue.compat import TaskContext, TaskResult, task_started
+from django_leasequeue.compat import TaskResult, task_started
 from django_leasequeue.errors import (
     LeaseLostError,
     TaskNotAllowedError,
@@ -23,7 +23,7 @@ from django_leasequeue.errors import (
 )
 from django_leasequeue.tasks import LeaseTask, failure_of, resolve
 
-from .context import CurrentLease, running
+from .context import CurrentLease, LeaseContext, current_lease, running
 from .deliveries import Delivery
 from .heartbeats import Heartbeats
 from .outage import OUTAGE
@@ -124,8 +124,9 @@ def acknowledge(delivery: Delivery, result: Any) -> None:
 
 def call(delivery: Delivery, task: LeaseTask[..., Any], task_result: TaskResult[..., Any]) -> Any:
     """What the task's function returns."""
-    context = [TaskContext(task_result=task_result)] if task.takes_context else []
-    args = [*context, *task_result.args]
+    args: list[Any] = list(task_result.args)
+    if task.takes_context:
+        args.insert(0, LeaseContext(task_result=task_result, lease=current_lease()))
     if task.timeout is not None:
         delivery.times_out_at = time.monotonic() + task.timeout
         if iscoroutinefunction(task.func):

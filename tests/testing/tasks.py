@@ -38,6 +38,15 @@ def found_and_fail(name: str) -> None:
     raise ValueError(f"after {current_lease().details}")
 
 
+@task(queue_name="mail", max_attempts=2, takes_context=True)
+async def renew_later(context: Any) -> Any:
+    if context.attempt == 1:
+        await context.lease.aheartbeat({"page": 7})
+        raise ValueError("half-way")
+    await current_lease().acheck()
+    return context.lease.details
+
+
 @task(queue_name="mail", max_attempts=1)
 def found_twice(name: str) -> None:
     for _ in range(2):

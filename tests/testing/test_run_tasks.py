@@ -72,6 +72,16 @@ def test_a_retry_waits_until_the_clock_is_advanced(using: str, clock: FakeClock)
     assert groups(using) == ["a 1", "a 2"], "as under a worker, what was written stays"
 
 
+def test_the_lease_is_at_hand_in_async_tasks_too(using: str, clock: FakeClock) -> None:
+    with use_clock(clock):
+        tasks.renew_later.enqueue()
+        run_tasks()
+        clock.advance(60)
+        [second] = run_tasks()
+
+    assert second.return_value == {"page": 7}
+
+
 def test_the_clock_is_the_databases_again_afterwards(using: str, clock: FakeClock) -> None:
     with use_clock(clock):
         tasks.pass_on.enqueue(0)

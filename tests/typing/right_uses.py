@@ -13,7 +13,7 @@ from django_leasequeue import ALL, Disposition, Lease, LeaseLostError, NewTask, 
 from django_leasequeue.records import DeadLetter, Depth, EnqueuedTask, RedriveBatch, Stats
 from django_leasequeue.tasks import LeaseTask, task
 from django_leasequeue.testing import FakeClock, MemoryQueue, deliver, run_tasks, use_clock
-from django_leasequeue.worker import CurrentLease, current_lease
+from django_leasequeue.worker import CurrentLease, LeaseContext, current_lease
 
 # Tasks
 
@@ -42,6 +42,15 @@ def with_context(context: TaskContext[Any, Any], number: int, /) -> int:
     return number
 
 
+@task(takes_context=True)
+async def with_the_lease(context: LeaseContext, number: int) -> None:
+    assert_type(context.lease, CurrentLease)
+    assert_type(context.attempt, int)
+    assert_type(context.lease.lease, Lease)
+    await context.lease.aheartbeat({"page": number})
+    await context.lease.acheck()
+
+
 @task(atomic=True)
 def in_one_commit(number: int) -> None: ...
 
@@ -60,6 +69,7 @@ def a_task_keeps_the_types_of_its_function() -> None:
 
 def the_context_is_no_argument_of_the_caller() -> None:
     assert_type(with_context, LeaseTask[[int], int])
+    with_the_lease.enqueue(7)
     assert_type(with_context.enqueue(7).return_value, int)
 
 

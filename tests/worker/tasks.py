@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from asgiref.sync import sync_to_async
 from django.contrib.auth.models import Group, User
 from django.db import IntegrityError, OperationalError, connections, transaction
 
@@ -151,6 +152,52 @@ def leave_details() -> Any:
     with transaction.atomic(using=place()):
         lease.heartbeat({"page": 7})
         raise ValueError("half-way")
+
+
+@task(visibility=30)
+async def renew_while_the_loop_goes_on() -> Any:
+    """The worker's own heartbeat is held up until the event loop opens the gate."""
+    lease = current_lease()
+
+    async def open_the_gate() -> None:
+        gate.set()
+
+    if lease.attempt == 1:
+        await asyncio.gather(lease.aheartbeat({"page": 7}), open_the_gate())
+        raise ValueError("half-way")
+    await lease.acheck()
+    return lease.details
+
+
+@task(visibility=30)
+async def give_up_asking() -> int:
+    """Two calls that nobody waits for any more: one under way, one yet to be made."""
+    lease = current_lease()
+    calls = [asyncio.create_task(lease.acheck()) for _ in range(2)]
+    await asyncio.sleep(0.05)
+    for call in calls:
+        call.cancel()
+    gate.set()
+    await lease.acheck()
+    return sum(call.cancelled() for call in calls)
+
+
+@task(takes_context=True)
+def compare(context: Any) -> list[Any]:
+    """What the context and the current lease say of the same things."""
+    told = [context.attempt, context.lease.attempt, current_lease().attempt]
+    runs.append([*told, context.lease is current_lease(), context.lease.token])
+    raise ValueError(told)
+
+
+@task(takes_context=True)
+async def compare_later(context: Any) -> list[Any]:
+    await asyncio.sleep(0)
+    return [context.attempt, current_lease().attempt, await sync_to_async(attempt_here)()]
+
+
+def attempt_here() -> int:
+    return current_lease().attempt
 
 
 @task()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from math import inf
+from typing import Any
 
 import pytest
 
 from django_leasequeue.compat import TaskResultStatus
+from django_leasequeue.queue import Queue
 from django_leasequeue.transitions import Kind
 from django_leasequeue.worker import current_lease
 from django_leasequeue.worker.deliveries import Delivery
@@ -115,8 +117,66 @@ def test_nothing_starts_on_a_lease_that_has_run_out(
 
 
 def test_current_lease_says_where_it_belongs() -> None:
-    with pytest.raises(LookupError, match="worker"):
+    with pytest.raises(LookupError, match="no worker is running a task here"):
         current_lease()
+
+
+def test_the_context_has_the_current_lease_and_counts_as_it_does(site: Site) -> None:
+    """In the second round, too, and after a lease that was given back."""
+    result = site.enqueue(tasks.compare)
+    site.drain()
+    site.queue.redrive([result.id])
+    site.queue.release(site.queue.claim(worker="w")[0])
+    site.drain()
+
+    tokens = [token for *_, token in tasks.runs]
+    assert [told for *told, _ in tasks.runs] == [[n, n, n, True] for n in (1, 2, 3, 1, 2, 3)]
+    assert tokens == sorted(set(tokens))
+
+
+def test_an_async_task_and_its_sync_steps_see_the_lease(site: Site) -> None:
+    result = site.enqueue(tasks.compare_later)
+
+    site.drain()
+
+    result.refresh()
+    assert result.return_value == [1, 1, 1]
+
+
+def hold_up(monkeypatch: pytest.MonkeyPatch, move: str) -> None:
+    """Let *move* wait for the gate."""
+    original = getattr(Queue, move)
+
+    def late(self: Queue, *args: Any, **kwargs: Any) -> Any:
+        assert tasks.gate.wait(15), "the event loop stood still"
+        return original(self, *args, **kwargs)
+
+    monkeypatch.setattr(Queue, move, late)
+
+
+def test_the_async_twins_let_the_event_loop_go_on(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """G13, G44"""
+    hold_up(monkeypatch, "heartbeat")
+    result = site.enqueue(tasks.renew_while_the_loop_goes_on)
+
+    site.drain()
+
+    result.refresh()
+    assert result.return_value == {"page": 7}
+
+
+def test_a_call_that_an_async_task_gave_up_harms_nobody(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hold_up(monkeypatch, "check")
+    result = site.enqueue(tasks.give_up_asking)
+
+    site.drain()
+
+    result.refresh()
+    assert result.return_value == 2
 
 
 def test_what_was_claimed_and_never_started_is_given_back_uncounted(site: Site) -> None:

@@ -13,6 +13,7 @@ from django.core import signing
 from .errors import InvalidTaskError
 
 SALT: Final = "django_leasequeue.lease"
+INSTANTS: Final = ("leased_at", "deadline", "enqueued_at", "visible_since")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,11 +25,15 @@ class Lease:
     monotonic clock, never by comparing ``deadline`` with a wall clock. ``details`` are those of
     the last heartbeat, the attempt before included. ``renewed`` is False where a heartbeat found
     the task's row locked and stored nothing.
+
+    ``seq`` is the task's number; it became visible, before it was claimed, at ``visible_since``;
+    ``previous_token`` is that of the delivery before this one, None where there was none.
     """
 
     queue: str
     tenant: str
     id: str
+    seq: int
     life: UUID
     token: int
     attempt: int
@@ -38,6 +43,10 @@ class Lease:
     deadline: datetime
     max_lease: timedelta
     seconds_left: float
+    enqueued_at: datetime
+    visible_since: datetime
+    previous_token: int | None = None
+    dedupe_key: str | None = None
     priority: int = 0
     path: str = ""
     payload_text: str = "null"
@@ -71,9 +80,8 @@ class Lease:
         facts = asdict(self) | {
             "using": using,
             "life": str(self.life),
-            "leased_at": self.leased_at.isoformat(),
-            "deadline": self.deadline.isoformat(),
             "max_lease": self.max_lease // timedelta(microseconds=1),
+            **{name: getattr(self, name).isoformat() for name in INSTANTS},
         }
         del facts["payload_text"], facts["details_text"], facts["renewed"]
         return signing.dumps(facts, salt=SALT)
@@ -113,8 +121,7 @@ class Lease:
             **facts
             | {
                 "life": UUID(facts["life"]),
-                "leased_at": datetime.fromisoformat(facts["leased_at"]),
-                "deadline": datetime.fromisoformat(facts["deadline"]),
                 "max_lease": timedelta(microseconds=facts["max_lease"]),
+                **{name: datetime.fromisoformat(facts[name]) for name in INSTANTS},
             }
         )

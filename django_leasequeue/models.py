@@ -107,6 +107,7 @@ class Task(models.Model):
     visibility = models.DurationField(_("visibility"))
     max_lease = models.DurationField(_("max lease"))
     state = ExactCharField(_("state"), max_length=10, choices=[(s, s) for s in STORED_STATES])
+    enqueued_at = Instant(_("enqueued at"))
     visible_at = Instant(_("visible at"))
     attempt = models.IntegerField(_("attempt"))
     token = models.BigIntegerField(_("fencing token"), null=True)
@@ -183,6 +184,7 @@ class Task(models.Model):
             visibility=self.visibility,
             max_lease=self.max_lease,
             state=State(self.state),
+            enqueued_at=self.enqueued_at,
             visible_at=self.visible_at,
             attempt=self.attempt,
             token=self.token,

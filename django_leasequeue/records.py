@@ -68,13 +68,16 @@ class EnqueuedTask:
     """The stored task that an enqueue answers with.
 
     ``duplicate`` says that nothing was added: the id was held, or the dedupe key live, and this
-    is the task that holds it; ``state`` then tells waiting from running.
+    is the task that holds it; ``state`` then tells waiting from running. Instants are the
+    database's.
     """
 
     life: UUID
     id: str
     tenant: str
     state: State
+    enqueued_at: datetime
+    visible_at: datetime
     duplicate: bool
 
 

@@ -106,6 +106,7 @@ class TaskRecord:
     visibility: timedelta
     max_lease: timedelta
     state: State
+    enqueued_at: datetime
     visible_at: datetime
     attempt: int = 0
     token: int | None = None
@@ -157,7 +158,8 @@ def rule(*, after: Iterable[State | None], leads_to: State | Nowhere | None) -> 
 
 RULES: Final[Mapping[Kind, Rule]] = {
     Kind.ENQUEUED: rule(after={NOT_HELD}, leads_to=State.READY),
-    Kind.DUPLICATE: rule(after=HELD, leads_to=UNCHANGED),
+    # A running task isn't locked for it, and may be done when the duplicate's row is written.
+    Kind.DUPLICATE: rule(after=HELD | {NOT_HELD}, leads_to=UNCHANGED),
     Kind.LEASED: rule(after={State.READY}, leads_to=State.LEASED),
     Kind.HEARTBEAT: rule(after={State.LEASED}, leads_to=State.LEASED),
     Kind.ACKED: rule(after={State.LEASED}, leads_to=NOT_HELD),
@@ -222,6 +224,7 @@ def born(transition: Transition) -> TaskRecord:
         visibility=timedelta(microseconds=facts["visibility_us"]),
         max_lease=timedelta(microseconds=facts["max_lease_us"]),
         state=State.READY,
+        enqueued_at=transition.at,
         visible_at=transition.visible_at,
     )
 

@@ -10,7 +10,7 @@ from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.utils import unquote
 from django.core.exceptions import PermissionDenied
-from django.db.models import Count, Q, QuerySet
+from django.db.models import Count, Q, QuerySet, Subquery
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, path
 from django.utils.text import capfirst
@@ -52,7 +52,9 @@ class TaskPagesAdmin(ReadOnlyTaskAdmin):
     ) -> tuple[QuerySet[Any], bool]:
         """A life is looked up, not searched for: as text it would be cast in every row."""
         if life := as_life(search_term):
-            return queryset.filter(Q(life=life) | Q(task_id=search_term.strip())), False
+            # By its number: a life has no index of its own among the held tasks.
+            first = TaskTransition.objects.filter(life=life).order_by("id").values("id")[:1]
+            return queryset.filter(Q(seq=Subquery(first)) | Q(task_id=search_term.strip())), False
         return super().get_search_results(request, queryset, search_term)
 
     @admin.display(description=_("task"), ordering="path")

@@ -118,6 +118,8 @@ class FoldingStore(Store):
             id=stored.id,
             tenant=stored.tenant,
             state=as_of(stored, now).state,
+            enqueued_at=stored.enqueued_at,
+            visible_at=stored.visible_at,
             duplicate=duplicate,
         )
 
@@ -188,7 +190,7 @@ class FoldingStore(Store):
             worker=worker,
             visible_at=now + task.visibility,
         )
-        return lease_on(self.kept(task, leased))
+        return lease_on(self.kept(task, leased), task)
 
     def heartbeat(self, lease: Lease, details: str | None) -> Lease | None:
         # Asked without a lock first: what isn't live is refused though others hold the row.
@@ -222,11 +224,17 @@ class FoldingStore(Store):
         return set(tasks)
 
     def release(self, leases: Sequence[Lease]) -> set[int]:
+        given = {lease.token: lease for lease in leases}
         with self.moving() as now:
             tasks = self.lock_live(leases, now)
-            for task in tasks.values():
-                self.append(task, self.giving_back(task, now))
+            for token, task in tasks.items():
+                self.append(task, self.giving_back(task, given[token], now))
         return set(tasks)
+
+    def giving_back(self, task: TaskRecord, lease: Lease, now: datetime) -> Transition:
+        """The leased *task* as it was before: visible since when it was, one attempt fewer."""
+        since = lease.visible_since
+        return follow(task, Kind.RELEASED, now, attempt=task.attempt - 1, visible_at=since)
 
     def lock_live(self, leases: Sequence[Lease], now: datetime) -> dict[int, TaskRecord]:
         """The tasks of those of *leases* that are live, locked, by token."""
@@ -236,16 +244,6 @@ class FoldingStore(Store):
             for task in self.lock(life={lease.life for lease in leases})
             if task.token in tokens and as_of(task, now).state is State.LEASED
         }
-
-    def giving_back(self, task: TaskRecord, now: datetime) -> Transition:
-        """The leased *task* as it was before: visible since when it was, one attempt fewer."""
-        deadlines = (Kind.LEASED, Kind.HEARTBEAT)
-        instants = [
-            transition.visible_at
-            for transition in self.history([task.life])
-            if transition.visible_at and transition.kind not in deadlines
-        ]
-        return follow(task, Kind.RELEASED, now, attempt=task.attempt - 1, visible_at=instants[-1])
 
     def settle(self, queue: str, *, limit: int = BATCH) -> int:
         with self.moving() as now:
@@ -356,14 +354,15 @@ def renewed(lease: Lease, task: TaskRecord, now: datetime) -> Lease:
     )
 
 
-def lease_on(task: TaskRecord) -> Lease:
-    """The lease that *task* has just been put under."""
+def lease_on(task: TaskRecord, before: TaskRecord) -> Lease:
+    """The lease that *task* has just been put under; *before* it was ready."""
     if task.token is None or task.worker is None or task.leased_at is None:
         raise AssertionError("a task without a lease")
     return Lease(
         queue=task.queue,
         tenant=task.tenant,
         id=task.id,
+        seq=task.seq,
         life=task.life,
         token=task.token,
         attempt=task.attempt,
@@ -373,6 +372,10 @@ def lease_on(task: TaskRecord) -> Lease:
         deadline=task.visible_at,
         max_lease=task.max_lease,
         seconds_left=(task.visible_at - task.leased_at).total_seconds(),
+        enqueued_at=task.enqueued_at,
+        visible_since=before.visible_at,
+        previous_token=before.token,
+        dedupe_key=task.dedupe_key,
         priority=task.priority,
         path=task.path,
         payload_text=task.payload,

@@ -171,13 +171,13 @@ class AckDoesNotRemove(MemoryStore):
 
 
 class ReleaseCountsTheAttempt(MemoryStore):
-    def giving_back(self, task: TaskRecord, now: datetime) -> Transition:
-        return replace(super().giving_back(task, now), attempt=task.attempt)
+    def giving_back(self, task: TaskRecord, lease: Lease, now: datetime) -> Transition:
+        return replace(super().giving_back(task, lease, now), attempt=task.attempt)
 
 
 class ReleaseLosesThePlace(MemoryStore):
-    def giving_back(self, task: TaskRecord, now: datetime) -> Transition:
-        return replace(super().giving_back(task, now), visible_at=now)
+    def giving_back(self, task: TaskRecord, lease: Lease, now: datetime) -> Transition:
+        return replace(super().giving_back(task, lease, now), visible_at=now)
 
 
 class AdoptionOfEverybody(MemoryStore):

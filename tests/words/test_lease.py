@@ -19,6 +19,7 @@ LEASE = Lease(
     queue="emails",
     tenant="é",
     id="42",
+    seq=7,
     life=uuid4(),
     token=981,
     attempt=2,
@@ -28,6 +29,10 @@ LEASE = Lease(
     deadline=START + timedelta(seconds=30, microseconds=1),
     max_lease=timedelta(seconds=70),
     seconds_left=30.000001,
+    enqueued_at=START,
+    visible_since=START,
+    previous_token=11,
+    dedupe_key="k",
     payload_text='{"card":"4111"}',
     details_text='"page 3"',
 )

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from django.db import IntegrityError, OperationalError, connections, transaction
-from django.db.models import F
+from django.db.models import F, Subquery
 from psycopg.errors import DeadlockDetected, SerializationFailure
 
 from ...lease import Lease
@@ -83,17 +83,11 @@ class PostgresStore(Store):
     def insert(self, queue: str, tasks: Sequence[Admitted]) -> dict[UUID, EnqueuedTask]:
         """Store what meets no held id and no live key; the stored ones, by the given lives."""
         answer = self.run("enqueue", queue=queue, **columns.of_tasks(tasks))
-        states = {row["life"]: State(row["state"]) for row in answer}
+        stored = {row["life"]: row for row in answer}
         return {
-            task.life: EnqueuedTask(
-                life=task.life,
-                id=task.id,
-                tenant=task.tenant,
-                state=states[task.life],
-                duplicate=False,
-            )
+            task.life: rows.enqueued(row, life=task.life, id=task.id, tenant=task.tenant)
             for task in tasks
-            if task.life in states
+            if (row := stored.get(task.life))
         }
 
     def find_holders(self, queue: str, tasks: Sequence[Admitted]) -> dict[UUID, EnqueuedTask]:
@@ -104,12 +98,8 @@ class PostgresStore(Store):
         answer = self.run("duplicate", queue=queue, **columns.of_duplicates(tasks))
         self.announce(rows.happened(answer, queue))
         return {
-            tasks[row["number"]].life: EnqueuedTask(
-                life=row["life"],
-                id=row["id"],
-                tenant=row["tenant"],
-                state=State(row["state"]),
-                duplicate=True,
+            tasks[row["number"]].life: rows.enqueued(
+                row, life=row["life"], id=row["id"], tenant=row["tenant"], duplicate=True
             )
             for row in answer
             if row["number"] is not None
@@ -162,9 +152,7 @@ class PostgresStore(Store):
 
     def heartbeat(self, lease: Lease, details: str | None) -> Lease | None:
         data = None if details is None else f'{{"details":{details}}}'
-        [row] = self.run(
-            "heartbeat", life=lease.life, token=lease.token, details=details, data=data
-        )
+        [row] = self.run("heartbeat", seq=lease.seq, token=lease.token, details=details, data=data)
         if not row["live"]:
             return None
         if row["deadline"] is None:
@@ -190,8 +178,9 @@ class PostgresStore(Store):
     def release(self, leases: Sequence[Lease]) -> set[int]:
         answer = self.run(
             "release",
-            lives=[lease.life for lease in leases],
+            seqs=[lease.seq for lease in leases],
             tokens=[lease.token for lease in leases],
+            since=[lease.visible_since for lease in leases],
         )
         return {row["token"] for row in answer}
 
@@ -249,7 +238,10 @@ class PostgresStore(Store):
         return bool(self.run("cancel", queue=queue, id=id, tenant=tenant, data=data))
 
     def find(self, life: UUID) -> TaskRecord | None:
-        task = Task.objects.using(self.using).filter(life=life).first()
+        # By its number, the place of its first row in the log: a life has no index of its own.
+        rows = TaskTransition.objects.using(self.using).filter(life=life).order_by("id")
+        number = rows.values("id")[:1]
+        task = Task.objects.using(self.using).filter(seq=Subquery(number)).first()
         return task.record if task else None
 
     def held(self, queue: str, id: str, tenant: str) -> TaskRecord | None:

@@ -69,7 +69,7 @@ def of_duplicates(tasks: Sequence[Admitted]) -> Columns:
 
 def of_finishes(finishes: Sequence[Finish]) -> Columns:
     return {
-        "lives": [finish.lease.life for finish in finishes],
+        "seqs": [finish.lease.seq for finish in finishes],
         "tokens": [finish.lease.token for finish in finishes],
         "data": [f'{{"result":{finish.result}}}' for finish in finishes],
     }
@@ -77,7 +77,7 @@ def of_finishes(finishes: Sequence[Finish]) -> Columns:
 
 def of_failures(failures: Sequence[Failure]) -> Columns:
     return {
-        "lives": [failure.lease.life for failure in failures],
+        "seqs": [failure.lease.seq for failure in failures],
         "tokens": [failure.lease.token for failure in failures],
         "kinds": [str(failure.kind) for failure in failures],
         "delays_us": [failure.delay // MICROSECOND for failure in failures],

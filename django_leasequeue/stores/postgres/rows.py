@@ -6,13 +6,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Any, Final
+from uuid import UUID
 
-from ...lease import Lease
+from ...lease import INSTANTS, Lease
+from ...records import EnqueuedTask
 from ...transitions import Kind, State, TaskRecord, Transition
 
 Row = dict[str, Any]
 RECORD: Final = tuple(field.name for field in fields(TaskRecord))
-LEASE: Final = tuple(field.name for field in fields(Lease))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,25 +35,39 @@ def utc(moment: datetime) -> datetime:
 
 
 def claimed(rows: list[Row], *, queue: str, worker: str) -> Claimed:
+    due, alone = rows[0]["due"], rows[0]["alone"]
     leases = [lease(row, queue, worker) for row in rows if row["token"] is not None]
-    return Claimed(
-        leases=sorted(leases, key=lambda lease: lease.token),
-        due=rows[0]["due"],
-        alone=rows[0]["alone"],
-    )
+    return Claimed(leases=sorted(leases, key=lambda lease: lease.token), due=due, alone=alone)
 
 
 def lease(row: Row, queue: str, worker: str) -> Lease:
-    facts = {name: row[name] for name in LEASE if name in row}
-    facts |= {"leased_at": utc(row["leased_at"]), "deadline": utc(row["deadline"])}
+    """The lease of a claim's *row*, which is used up by it."""
     left = (row["deadline"] - row["leased_at"]).total_seconds()
-    return Lease(queue=queue, worker=worker, seconds_left=left, **facts)
+    for name in INSTANTS:
+        row[name] = utc(row[name])
+    del row["due"], row["alone"]
+    return Lease(queue=queue, worker=worker, seconds_left=left, **row)
+
+
+def enqueued(
+    row: Row, *, life: UUID, id: str, tenant: str, duplicate: bool = False
+) -> EnqueuedTask:
+    return EnqueuedTask(
+        life=life,
+        id=id,
+        tenant=tenant,
+        state=State(row["state"]),
+        enqueued_at=utc(row["enqueued_at"]),
+        visible_at=utc(row["visible_at"]),
+        duplicate=duplicate,
+    )
 
 
 def record(row: Row) -> TaskRecord:
     facts = {name: row[name] for name in RECORD}
     leased_at = utc(row["leased_at"]) if row["leased_at"] else None
-    facts |= {"visible_at": utc(row["visible_at"]), "leased_at": leased_at}
+    facts |= {name: utc(row[name]) for name in ("enqueued_at", "visible_at")}
+    facts["leased_at"] = leased_at
     return TaskRecord(**facts | {"state": State(row["state"])})
 
 

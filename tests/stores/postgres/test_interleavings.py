@@ -189,6 +189,38 @@ def test_an_enqueue_waits_for_the_holder_and_is_its_duplicate_once_it_stays(
     assert kinds() == ["enqueued", "duplicate"]
 
 
+def test_a_duplicate_of_a_running_task_holds_up_neither_its_heartbeat_nor_its_end(
+    store: PostgresStore,
+) -> None:
+    """The caller's transaction may be long, and the lease has to be renewed meanwhile."""
+    lease = a_lease(store)
+
+    with transaction.atomic():
+        [answer] = store.enqueue("q", [a_task(id=lease.id)])
+        beat = answered(lambda: store.heartbeat(lease, None))
+        accepted = answered(lambda: complete(store, lease))
+
+    assert (answer.duplicate, answer.state) == (True, State.LEASED)
+    assert beat is not None
+    assert beat.renewed
+    assert accepted == {lease.token}
+    assert sorted(kinds()[2:]) == ["acked", "duplicate", "heartbeat"]
+
+
+def test_a_waiting_task_starts_after_the_transaction_that_met_it_as_a_duplicate(
+    store: PostgresStore,
+) -> None:
+    """Else it would run without seeing what the caller wrote, and nobody would run again."""
+    store.enqueue("q", [a_task(id="a")])
+
+    with transaction.atomic():
+        store.enqueue("q", [a_task(id="a")])
+        early = answered(lambda: store.claim("q", worker="w", limit=1))
+
+    assert early == []
+    assert len(store.claim("q", worker="w", limit=1)) == 1
+
+
 @pytest.mark.parametrize("taken", ["id", "key"])
 def test_an_enqueue_is_stored_where_the_holder_was_rolled_back(
     store: PostgresStore, taken: str

@@ -56,27 +56,27 @@ HOT: dict[str, tuple[dict[str, Any], set[str]]] = {
     ),
     "settle": ({"queue": "q", "limit": 100}, {"leasequeue_task_later", "leasequeue_task_pkey"}),
     "heartbeat": (
-        {"life": LIVES[0], "token": 1, "details": None, "data": None},
-        {"leasequeue_task_life_key", "leasequeue_task_pkey"},
+        {"seq": 1, "token": 1, "details": None, "data": None},
+        {"leasequeue_task_pkey"},
     ),
     "complete": (
-        {"lives": LIVES, "tokens": TOKENS, "data": TEXTS},
-        {"leasequeue_task_life_key", "leasequeue_task_pkey"},
+        {"seqs": TOKENS, "tokens": TOKENS, "data": TEXTS},
+        {"leasequeue_task_pkey"},
     ),
     "fail": (
         {
-            "lives": LIVES,
+            "seqs": TOKENS,
             "tokens": TOKENS,
             "kinds": TEXTS,
             "delays_us": TOKENS,
             "summaries": TEXTS,
             "data": TEXTS,
         },
-        {"leasequeue_task_life_key", "leasequeue_task_pkey"},
+        {"leasequeue_task_pkey"},
     ),
     "release": (
-        {"lives": LIVES, "tokens": TOKENS},
-        {"leasequeue_task_life_key", "leasequeue_task_pkey", "leasequeue_transition_life"},
+        {"seqs": TOKENS, "tokens": TOKENS, "since": [datetime(2030, 1, 1, tzinfo=UTC)] * 10},
+        {"leasequeue_task_pkey"},
     ),
     "redrive": (
         {"queue": "q", "tenant": "t1", "ids": TEXTS, "data": "{}"},
@@ -102,9 +102,11 @@ SMALL = {"leasequeue_turn"}
 BACKLOG = """
 INSERT INTO leasequeue_task
        (seq, life, queue, tenant, task_id, path, payload, priority, max_attempts, visibility,
-        max_lease, state, visible_at, attempt, token, worker, leased_at, last_error, lane)
+        max_lease, state, enqueued_at, visible_at, attempt, token, worker, leased_at, last_error,
+        lane)
 SELECT n, lpad(to_hex(n), 32, '0')::uuid, 'q', 't' || n %% 50, n::text, '', '{"some": "payload"}',
        0, 5, '30 s', '1 h', CASE n %% 4 WHEN 1 THEN 'leased' WHEN 2 THEN 'dead' ELSE 'ready' END,
+       '2029-01-01 00:00Z',
        CASE n %% 4 WHEN 1 THEN timestamptz '2030-01-01 00:01Z' WHEN 3 THEN '2031-01-01 00:00Z'
                    ELSE '2029-01-01 00:00Z' END,
        1, n, 'w', '2030-01-01 00:00Z', '',
@@ -118,13 +120,18 @@ SELECT lpad(to_hex(n), 32, '0')::uuid, 'enqueued', now(), 'q', '', 0
 """
 
 
-@pytest.fixture(params=["never analysed", "analysed"])
+@pytest.fixture(params=["never analysed", "analysed while empty", "analysed"])
 def backlog(store: PostgresStore, request: pytest.FixtureRequest) -> Iterator[None]:
     """20,000 tasks: a quarter each visible, scheduled, leased and dead, of 50 tenants."""
     tables = ("leasequeue_task", "leasequeue_transition")
     with connection.cursor() as cursor:
         for table in tables:
             cursor.execute(f"ALTER TABLE {table} SET (autovacuum_enabled = false)")
+        if request.param == "analysed while empty":
+            # As after a drain: pages there are, and statistics that know of no row in them.
+            cursor.execute(BACKLOG, {"rows": 2_000})
+            cursor.execute("DELETE FROM leasequeue_task")
+            cursor.execute("ANALYZE leasequeue_task")
         for load in (BACKLOG, LOG):
             cursor.execute(load, {"rows": 20_000})
         if request.param == "analysed":
@@ -183,8 +190,13 @@ def test_hot_statements_read_their_tables_by_index_only(backlog: None) -> None:
     assert {label: names for label, names in others.items() if names} == {}
 
 
+@pytest.mark.parametrize("backlog", ["never analysed", "analysed"], indirect=True)
 def test_the_order_comes_from_the_index(backlog: None) -> None:
-    """A sort below a LIMIT would read the whole backlog first."""
+    """A sort below a LIMIT would read the whole backlog first.
+
+    Where statistics say that the table is empty, a sort of nothing costs the planner nothing: that
+    lasts until the table is analysed again, a minute after it was filled.
+    """
     for label, found in plans(["claim", "claim_rotating", "settle", "next_due"]):
         for node in nodes(found):
             read = [n for n in nodes(node) if n.get("Relation Name") == "leasequeue_task"]

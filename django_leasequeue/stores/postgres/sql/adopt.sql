@@ -37,7 +37,8 @@ logged AS (
 )
 SELECT kind, visible_at AT TIME ZONE 'UTC' AS at,
        seq, life, queue, tenant, task_id AS id, path, payload, priority, dedupe_key,
-       max_attempts, visibility, max_lease, state, visible_at AT TIME ZONE 'UTC' AS visible_at,
+       max_attempts, visibility, max_lease, state, enqueued_at AT TIME ZONE 'UTC' AS enqueued_at,
+       visible_at AT TIME ZONE 'UTC' AS visible_at,
        attempt, token, worker, leased_at AT TIME ZONE 'UTC' AS leased_at, details, last_error
   FROM adopted
  ORDER BY seq;

@@ -35,8 +35,8 @@ others AS MATERIALIZED (
 ),
 picked AS MATERIALIZED (
     -- LIMIT 1000 inside: the planner, told a number it can't guess, would rather sort.
-    SELECT head.seq
-      FROM (SELECT task.seq
+    SELECT head.*
+      FROM (SELECT task.seq, task.visible_at AS visible_since, task.token AS previous_token
               FROM leasequeue_task AS task
              WHERE task.queue = %(queue)s AND task.lane = 'now' AND task.tenant = %(tenant)s
                AND NOT (SELECT yes FROM due) AND NOT (SELECT yes FROM others)
@@ -47,7 +47,7 @@ picked AS MATERIALIZED (
 ),
 numbered AS MATERIALIZED (
     -- Tokens are drawn after the locks: larger than any earlier one of the same task.
-    SELECT nextval('leasequeue_transition_id_seq') AS token, seq FROM picked
+    SELECT nextval('leasequeue_transition_id_seq') AS token, picked.* FROM picked
 ),
 leased AS (
     UPDATE leasequeue_task AS task
@@ -57,7 +57,7 @@ leased AS (
            visible_at = (clock.now AT TIME ZONE 'UTC' + task.visibility) AT TIME ZONE 'UTC'
       FROM numbered, clock
      WHERE task.seq = numbered.seq
- RETURNING task.*
+ RETURNING task.*, numbered.visible_since, numbered.previous_token
 ),
 logged AS (
     INSERT INTO leasequeue_transition
@@ -68,9 +68,12 @@ logged AS (
 answer AS (
     SELECT due.yes AS due, NOT others.yes AS alone FROM due, others
 )
-SELECT answer.due, answer.alone, leased.token, leased.life, leased.tenant, leased.task_id AS id,
-       leased.attempt, leased.max_attempts, leased.max_lease, leased.priority, leased.path,
+SELECT answer.due, answer.alone, leased.token, leased.seq, leased.life, leased.tenant,
+       leased.task_id AS id, leased.dedupe_key, leased.attempt, leased.max_attempts,
+       leased.max_lease, leased.priority, leased.path, leased.previous_token,
        leased.payload AS payload_text, leased.details AS details_text,
+       leased.enqueued_at AT TIME ZONE 'UTC' AS enqueued_at,
+       leased.visible_since AT TIME ZONE 'UTC' AS visible_since,
        leased.leased_at AT TIME ZONE 'UTC' AS leased_at,
        leased.visible_at AT TIME ZONE 'UTC' AS deadline
   FROM answer

@@ -81,13 +81,14 @@ hop (tenant, wrapped, stop, number) AS (
      WHERE NOT (next.wrapped AND hop.stop IS NOT NULL AND next.tenant > hop.stop)
 ),
 first_lap AS MATERIALIZED (
-    SELECT row_number() OVER () AS turn, one.tenant, one.number, one.seq
-      FROM (SELECT hop.tenant, hop.number, head.seq
+    SELECT row_number() OVER () AS turn, one.*
+      FROM (SELECT hop.tenant, hop.number, head.*
               FROM (SELECT * FROM hop WHERE number > (SELECT hops FROM ahead)
                      UNION ALL
                     SELECT * FROM hop WHERE number <= (SELECT hops FROM ahead)) AS hop
              CROSS JOIN LATERAL (
-                   SELECT task.seq
+                   SELECT task.seq, task.visible_at AS visible_since,
+                          task.token AS previous_token
                      FROM leasequeue_task AS task
                     WHERE task.queue = %(queue)s::text AND task.lane = 'now'
                       AND task.tenant = hop.tenant
@@ -100,12 +101,12 @@ served AS MATERIALIZED (
     SELECT count(*) AS tenants FROM first_lap
 ),
 further AS MATERIALIZED (
-    SELECT row_number() OVER () AS found, lap.turn, lap.tenant, lap.number, share.seq
+    SELECT row_number() OVER () AS found, lap.turn, lap.tenant, lap.number, share.*
       FROM first_lap AS lap
      CROSS JOIN LATERAL (
            -- LIMIT 1000 inside: the planner, told a number it can't guess, would rather sort.
-           SELECT more.seq
-             FROM (SELECT task.seq
+           SELECT more.*
+             FROM (SELECT task.seq, task.visible_at AS visible_since, task.token AS previous_token
                      FROM leasequeue_task AS task
                     WHERE task.queue = %(queue)s::text AND task.lane = 'now'
                       AND task.tenant = lap.tenant AND task.seq <> lap.seq
@@ -115,9 +116,11 @@ further AS MATERIALIZED (
             LIMIT ((%(limit)s::integer - lap.turn) / (SELECT tenants FROM served))) AS share
 ),
 picked AS MATERIALIZED (
-    SELECT 1::bigint AS lap, turn, number, tenant, seq FROM first_lap
+    SELECT 1::bigint AS lap, turn, number, tenant, seq, visible_since, previous_token
+      FROM first_lap
      UNION ALL
-    SELECT 1 + row_number() OVER (PARTITION BY turn ORDER BY found), turn, number, tenant, seq
+    SELECT 1 + row_number() OVER (PARTITION BY turn ORDER BY found), turn, number, tenant, seq,
+           visible_since, previous_token
       FROM further
 ),
 numbered AS MATERIALIZED (
@@ -133,7 +136,7 @@ leased AS (
            visible_at = (clock.now AT TIME ZONE 'UTC' + task.visibility) AT TIME ZONE 'UTC'
       FROM numbered, clock
      WHERE task.seq = numbered.seq
- RETURNING task.*
+ RETURNING task.*, numbered.visible_since, numbered.previous_token
 ),
 logged AS (
     INSERT INTO leasequeue_transition
@@ -155,9 +158,12 @@ answer AS (
     SELECT (SELECT yes FROM due) AS due,
            (SELECT count(*) < 2 FROM (SELECT FROM hop LIMIT 2) AS seen) AS alone
 )
-SELECT answer.due, answer.alone, leased.token, leased.life, leased.tenant, leased.task_id AS id,
-       leased.attempt, leased.max_attempts, leased.max_lease, leased.priority, leased.path,
+SELECT answer.due, answer.alone, leased.token, leased.seq, leased.life, leased.tenant,
+       leased.task_id AS id, leased.dedupe_key, leased.attempt, leased.max_attempts,
+       leased.max_lease, leased.priority, leased.path, leased.previous_token,
        leased.payload AS payload_text, leased.details AS details_text,
+       leased.enqueued_at AT TIME ZONE 'UTC' AS enqueued_at,
+       leased.visible_since AT TIME ZONE 'UTC' AS visible_since,
        leased.leased_at AT TIME ZONE 'UTC' AS leased_at,
        leased.visible_at AT TIME ZONE 'UTC' AS deadline
   FROM answer

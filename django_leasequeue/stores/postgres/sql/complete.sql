@@ -1,12 +1,12 @@
 -- complete: acknowledge the leases that are live; the others simply don't come back.
 --
--- in    lives          uuid[]        one lease each, any order
+-- in    seqs           bigint[]      one lease each, any order
 --       tokens         bigint[]
 --       data           text[]        one JSON object each, with the result
 --       now            timestamptz   NULL: the database's clock
 -- out   token          bigint        one row per acknowledged lease
 -- locks task rows in ascending seq, so that two bulk calls can't deadlock
--- plan  the unique index on life, then leasequeue_task_pkey
+-- plan  leasequeue_task_pkey
 WITH clock AS MATERIALIZED (
     SELECT coalesce(%(now)s::timestamptz, statement_timestamp()) AS now
 ),
@@ -15,9 +15,9 @@ live AS MATERIALIZED (
     -- judged again, before anything is logged.
     SELECT task.seq, task.life, task.queue, task.tenant, task.attempt, task.token, task.worker,
            finish.data
-      FROM unnest(%(lives)s::uuid[], %(tokens)s::bigint[], %(data)s::text[])
-               AS finish (life, token, data)
-      JOIN leasequeue_task AS task USING (life, token)
+      FROM unnest(%(seqs)s::bigint[], %(tokens)s::bigint[], %(data)s::text[])
+               AS finish (seq, token, data)
+      JOIN leasequeue_task AS task USING (seq, token)
      WHERE task.state = 'leased'
        AND task.visible_at > (SELECT now FROM clock)
      ORDER BY task.seq

@@ -10,7 +10,9 @@
 --       now            timestamptz   NULL: the database's clock
 -- out   number …       one row per duplicate, with its holder; number NULL: a holder
 --                              to which the clock had done something
--- locks holders in ascending seq; waits for those who change them
+-- locks holders in ascending seq, and waits for those who change them: nobody starts a waiting task
+--       before the caller's transaction, whose changes it may be about, has ended. A running task
+--       isn't locked: it has begun without them, and may need its heartbeats
 -- plan  leasequeue_task_id and leasequeue_task_live_key, then leasequeue_task_pkey
 WITH clock AS MATERIALIZED (
     SELECT coalesce(%(now)s::timestamptz, statement_timestamp()) AS now
@@ -35,15 +37,23 @@ found AS MATERIALIZED (
                AND task.live_key = asked.key)
            LIMIT 1) AS holder
 ),
-held AS MATERIALIZED (
-    SELECT task.seq, task.life, task.tenant, task.task_id, task.live_key, task.state,
-           task.visible_at, task.attempt, task.token, task.worker,
-           task.state = 'leased' AND task.visible_at <= (SELECT now FROM clock) AS late,
-           task.attempt >= task.max_attempts AS last
+running AS MATERIALIZED (
+    SELECT task.*, false AS late
       FROM leasequeue_task AS task
      WHERE task.seq IN (SELECT seq FROM found)
+       AND task.state = 'leased' AND task.visible_at > (SELECT now FROM clock)
+),
+locked AS MATERIALIZED (
+    SELECT task.*,
+           task.state = 'leased' AND task.visible_at <= (SELECT now FROM clock) AS late
+      FROM leasequeue_task AS task
+     WHERE task.seq IN (SELECT seq FROM found EXCEPT SELECT seq FROM running)
      ORDER BY task.seq
        FOR NO KEY UPDATE
+),
+held AS MATERIALIZED (
+    SELECT *, attempt >= max_attempts AS last
+      FROM (SELECT * FROM running UNION ALL SELECT * FROM locked) AS task
 ),
 answered AS (
     -- What was found without a lock may have let go of the key meanwhile.
@@ -80,10 +90,11 @@ SELECT number, NULL AS kind, life, tenant, task_id AS id, attempt, token, worker
        CASE WHEN late AND last THEN 'dead'
             WHEN late THEN 'ready'
             WHEN state = 'ready' AND visible_at > (SELECT now FROM clock) THEN 'scheduled'
-            ELSE state END AS state
+            ELSE state END AS state,
+       enqueued_at AT TIME ZONE 'UTC' AS enqueued_at, visible_at AT TIME ZONE 'UTC' AS visible_at
   FROM answered
  UNION ALL
 SELECT NULL, CASE WHEN last THEN 'dead' ELSE 'lapsed' END, life, tenant, task_id, attempt, token,
-       worker, visible_at AT TIME ZONE 'UTC', NULL
+       worker, visible_at AT TIME ZONE 'UTC', NULL, NULL, NULL
   FROM held
  WHERE late;

@@ -5,6 +5,7 @@
 --       now            timestamptz   NULL: the database's clock
 -- out   life           uuid          one row per stored task
 --       state          text          ready, or scheduled: it has to wait for its time
+--       enqueued_at, visible_at
 -- locks new rows in the order of (tenant, key, id); waits for an open transaction that holds an
 --       id or a key, to learn whether it stays
 -- plan  no scan of a table
@@ -30,10 +31,11 @@ asked AS MATERIALIZED (
 stored AS (
     INSERT INTO leasequeue_task
            (seq, life, queue, tenant, task_id, path, payload, priority, dedupe_key, live_key,
-            max_attempts, visibility, max_lease, state, visible_at, attempt, last_error, lane)
+            max_attempts, visibility, max_lease, state, enqueued_at, visible_at, attempt,
+            last_error, lane)
     SELECT seq, life, %(queue)s::text, tenant, id, path, payload, priority, key, key,
            max_attempts, visibility_us * interval '1 microsecond',
-           max_lease_us * interval '1 microsecond', 'ready', visible_at, 0, '',
+           max_lease_us * interval '1 microsecond', 'ready', now, visible_at, 0, '',
            CASE WHEN visible_at > now THEN 'later' ELSE 'now' END
       FROM asked
      ORDER BY tenant COLLATE "C", key COLLATE "C", id COLLATE "C"
@@ -47,6 +49,8 @@ logged AS (
       FROM stored
       JOIN asked USING (seq)
 )
-SELECT asked.life, CASE stored.lane WHEN 'later' THEN 'scheduled' ELSE 'ready' END AS state
+SELECT asked.life, CASE stored.lane WHEN 'later' THEN 'scheduled' ELSE 'ready' END AS state,
+       asked.now AT TIME ZONE 'UTC' AS enqueued_at,
+       asked.visible_at AT TIME ZONE 'UTC' AS visible_at
   FROM stored
   JOIN asked USING (seq);

@@ -1,6 +1,6 @@
 -- fail: record the failures of the leases that are live; the others simply don't come back.
 --
--- in    lives          uuid[]        one lease each, any order
+-- in    seqs           bigint[]      one lease each, any order
 --       tokens         bigint[]
 --       kinds          text[]        retried, dead or dropped
 --       delays_us      bigint[]      how long a retried task waits
@@ -9,7 +9,7 @@
 --       now            timestamptz   NULL: the database's clock
 -- out   token …        one row per recorded failure: what happened
 -- locks task rows in ascending seq, so that two bulk calls can't deadlock
--- plan  the unique index on life, then leasequeue_task_pkey
+-- plan  leasequeue_task_pkey
 WITH clock AS MATERIALIZED (
     SELECT coalesce(%(now)s::timestamptz, statement_timestamp()) AS now
 ),
@@ -24,10 +24,10 @@ live AS MATERIALIZED (
            END AS visible_at,
            clock.now
       FROM clock,
-           unnest(%(lives)s::uuid[], %(tokens)s::bigint[], %(kinds)s::text[],
+           unnest(%(seqs)s::bigint[], %(tokens)s::bigint[], %(kinds)s::text[],
                   %(delays_us)s::bigint[], %(summaries)s::text[], %(data)s::text[])
-               AS failure (life, token, kind, delay_us, summary, data)
-      JOIN leasequeue_task AS task USING (life, token)
+               AS failure (seq, token, kind, delay_us, summary, data)
+      JOIN leasequeue_task AS task USING (seq, token)
      WHERE task.state = 'leased'
        AND task.visible_at > (SELECT now FROM clock)
      ORDER BY task.seq

@@ -1,6 +1,6 @@
 -- heartbeat: move the deadline of a live lease, unless its row is locked.
 --
--- in    life           uuid
+-- in    seq            bigint
 --       token          bigint
 --       details        text          JSON; NULL: what is stored stays
 --       data           text          the same as a JSON object, for the log; NULL likewise
@@ -8,20 +8,20 @@
 -- out   live           boolean       whether the lease is live, read without a lock
 --       deadline …     NULL where the row is locked, or the lease not live
 -- locks the task row; never waits for it
--- plan  the unique index on life
+-- plan  leasequeue_task_pkey
 WITH clock AS MATERIALIZED (
     SELECT coalesce(%(now)s::timestamptz, statement_timestamp()) AS now
 ),
 live AS MATERIALIZED (
     SELECT task.seq
       FROM leasequeue_task AS task
-     WHERE task.life = %(life)s::uuid AND task.token = %(token)s AND task.state = 'leased'
+     WHERE task.seq = %(seq)s AND task.token = %(token)s AND task.state = 'leased'
        AND task.visible_at > (SELECT now FROM clock)
 ),
 free AS MATERIALIZED (
     SELECT task.seq
       FROM leasequeue_task AS task
-     WHERE task.life = %(life)s::uuid AND task.token = %(token)s AND task.state = 'leased'
+     WHERE task.seq = %(seq)s AND task.token = %(token)s AND task.state = 'leased'
        AND task.visible_at > (SELECT now FROM clock)
        FOR NO KEY UPDATE SKIP LOCKED
 ),

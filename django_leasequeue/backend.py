@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
 from inspect import iscoroutinefunction
@@ -28,7 +27,7 @@ from .failure import error_facts
 from .lease import Lease
 from .policy import PRIORITY_MAX, PRIORITY_MIN, positive, whole
 from .queue import Queue
-from .results import local, result_of, task_error
+from .results import first_result, local, queued_result, result_of, task_error
 from .stores import store_for
 from .stores.base import Clock, Store
 from .story import with_the_clock
@@ -144,9 +143,10 @@ class LeaseQueueBackend(LeaseTaskBackend):
         """
         self.validate_task(task)
         ours = lease_task(task)
+        call = {"args": json_value(args), "kwargs": json_value(kwargs)}
         with refusals("Unsupported type or value: "):  # Django's words, then where it is
             stored = self.queue(ours.queue_name).enqueue(
-                {"args": json_value(args), "kwargs": json_value(kwargs)},
+                call,
                 path=ours.module_path,
                 priority=int(ours.priority),
                 run_after=ours.run_after,
@@ -158,8 +158,7 @@ class LeaseQueueBackend(LeaseTaskBackend):
             )
         if stored.duplicate:
             return self.get_result(str(stored.life))
-        # Its first row alone: a worker may have taken it already.
-        result = self.read(self.store.history([stored.life])[:1])
+        result = queued_result(ours, stored, call, self.alias)
         # Robust: the task is stored, whatever a receiver makes of that.
         task_enqueued.send_robust(type(self), task_result=result)
         return result
@@ -196,9 +195,12 @@ class LeaseQueueBackend(LeaseTaskBackend):
             task: as ``resolve`` found it; None: it didn't.
             history: of the lease's life, where it is known already.
         """
+        found = task or lost(lease.path)
+        if lease.previous_token is None:
+            return first_result(lease, task=found, backend=self.alias)
         rows = self.store.history([lease.life]) if history is None else history
         known = [row for row in rows if row.position <= lease.token]
-        return result_of(known, task=task or lost(lease.path), backend=self.alias)
+        return result_of(known, task=found, backend=self.alias)
 
 
 def finished_result(
@@ -210,13 +212,17 @@ def finished_result(
 ) -> TaskResult[..., Any]:
     """*running* after its last attempt, for those who are told without asking the database.
 
+    It is the same object, as with Django's own backends: nobody else has it any more.
+
     Args:
         at: when the attempt ended.
         return_value: as it was stored.
         error: why it failed; None: it didn't.
     """
     status = TaskResultStatus.FAILED if error else TaskResultStatus.SUCCESSFUL
-    known = [*running.errors, *([task_error(error_facts(error))] if error else [])]
-    result = replace(running, status=status, finished_at=local(at), errors=known)
-    object.__setattr__(result, "_return_value", return_value)
-    return result
+    changes = {"status": status, "finished_at": local(at), "_return_value": return_value}
+    for name, value in changes.items():
+        object.__setattr__(running, name, value)  # frozen, and copying costs more than the rest
+    if error:
+        running.errors.append(task_error(error_facts(error)))
+    return running

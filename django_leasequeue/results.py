@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
+from uuid import UUID
 
 from django.conf import settings
 from django.utils import timezone
@@ -12,10 +13,11 @@ from django.utils import timezone
 from .compat import TaskError, TaskResult, TaskResultStatus
 from .errors import TaskCancelledError, TaskFailedError, WorkerVanishedError
 from .failure import error_facts, type_path
-from .records import Attempt
+from .lease import Lease
+from .records import Attempt, EnqueuedTask
 from .story import ADOPTED, VANISHED, attempts
 from .tasks import LeaseTask, unvalidated, values
-from .transitions import Kind, TaskRecord, Transition, born
+from .transitions import Kind, Transition, born
 
 # A duplicate enqueue changes nothing; every other kind of row tells how the task stands after it.
 STATUSES: Final[Mapping[Kind, TaskResultStatus]] = {
@@ -48,7 +50,15 @@ def result_of(
     status = STATUSES[last.kind]
     tried = attempts(history)
     result: TaskResult[..., Any] = TaskResult(
-        task=as_queued(task, origin, history[0].at, backend),
+        task=as_queued(
+            task,
+            backend=backend,
+            queue_name=origin.queue,
+            tenant=origin.tenant,
+            priority=origin.priority,
+            dedupe_key=origin.dedupe_key,
+            run_after=wait_until(history[0].at, origin.visible_at),
+        ),
         id=str(origin.life),
         status=status,
         enqueued_at=local(history[0].at),
@@ -67,17 +77,72 @@ def result_of(
     return result
 
 
-def as_queued(
-    task: LeaseTask[..., Any], origin: TaskRecord, enqueued_at: datetime, backend: str
-) -> LeaseTask[..., Any]:
-    stored = {
-        "priority": origin.priority,
-        "backend": backend,
-        "queue_name": origin.queue,
-        "run_after": local(origin.visible_at) if origin.visible_at > enqueued_at else None,
-        "tenant": origin.tenant,
-        "dedupe_key": origin.dedupe_key,
-    }
+def queued_result(
+    task: LeaseTask[..., Any], stored: EnqueuedTask, call: Mapping[str, Any], backend: str
+) -> TaskResult[..., Any]:
+    """How a task stands that was *stored* just now: as ``result_of`` says, the log unread.
+
+    Args:
+        call: its payload.
+    """
+    queued = as_queued(
+        task, backend=backend, run_after=wait_until(stored.enqueued_at, stored.visible_at)
+    )
+    return unfinished(queued, stored.life, TaskResultStatus.READY, stored.enqueued_at, call)
+
+
+def first_result(lease: Lease, *, task: LeaseTask[..., Any], backend: str) -> TaskResult[..., Any]:
+    """How a task stands at its first delivery: as ``result_of`` says, the log unread."""
+    queued = as_queued(
+        task,
+        backend=backend,
+        queue_name=lease.queue,
+        tenant=lease.tenant,
+        priority=lease.priority,
+        dedupe_key=lease.dedupe_key,
+        run_after=wait_until(lease.enqueued_at, lease.visible_since),
+    )
+    payload = lease.payload
+    call = payload if isinstance(payload, dict) else {}
+    started = local(lease.leased_at)
+    running = TaskResultStatus.RUNNING
+    return unfinished(queued, lease.life, running, lease.enqueued_at, call, started, [lease.worker])
+
+
+def unfinished(
+    task: LeaseTask[..., Any],
+    life: UUID,
+    status: TaskResultStatus,
+    enqueued_at: datetime,
+    call: Mapping[str, Any],
+    started_at: datetime | None = None,
+    worker_ids: Sequence[str] = (),
+) -> TaskResult[..., Any]:
+    return TaskResult(
+        task=task,
+        id=str(life),
+        status=status,
+        enqueued_at=local(enqueued_at),
+        started_at=started_at,
+        last_attempted_at=started_at,
+        finished_at=None,
+        args=call.get("args", []),
+        kwargs=call.get("kwargs", {}),
+        backend=task.backend,
+        errors=[],
+        worker_ids=list(worker_ids),
+    )
+
+
+def wait_until(enqueued_at: datetime, visible_at: datetime) -> datetime | None:
+    """The ``run_after`` of a task that was first to become visible at *visible_at*."""
+    return local(visible_at) if visible_at > enqueued_at else None
+
+
+def as_queued(task: LeaseTask[..., Any], **stored: Any) -> LeaseTask[..., Any]:
+    """*task* with what was *stored* of it; itself where that is what its code says."""
+    if all(getattr(task, name) == value for name, value in stored.items()):
+        return task
     return unvalidated(**values(task) | stored)
 
 

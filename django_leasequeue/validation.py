@@ -198,6 +198,8 @@ def result_text(value: Any, *, bytes_max: int = PAYLOAD_BYTES_MAX) -> str:
 
     The work is done when its result arrives, so a result never makes a task fail.
     """
+    if value is None:
+        return "null"  # most tasks answer nothing
     try:
         return payload_text(value, field="result", bytes_max=bytes_max)
     except (InvalidTaskError, RecursionError) as error:

@@ -323,12 +323,15 @@ class Worker:
         return claimed
 
     def read_histories(self, source: Queue, new: Sequence[Delivery]) -> None:
-        """Read what the tasks have been through, for all in one go."""
-        histories: dict[UUID, list[Transition]] = {each.lease.life: [] for each in new}
+        """Read what the tasks have been through, for all in one go; nothing yet, at first."""
+        again = [each for each in new if each.lease.previous_token is not None]
+        if not again:
+            return
+        histories: dict[UUID, list[Transition]] = {each.lease.life: [] for each in again}
         with suppress(*OUTAGE):  # each runner reads its own then
-            for row in source.store.history(histories) if new else ():
+            for row in source.store.history(histories):
                 histories[row.life].append(row)
-            for each in new:
+            for each in again:
                 each.history = histories[each.lease.life]
 
     def give_back(self, unstarted: Sequence[Delivery]) -> None:

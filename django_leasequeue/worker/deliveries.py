@@ -17,7 +17,7 @@ from django_leasequeue.transitions import Transition
 
 RETRY_SECONDS_MIN: Final = 0.1
 AHEAD_SECONDS: Final = 0.25  # of work that is claimed before a thread is free for it
-AHEAD_MAX: Final = 100  # larger claims are no cheaper by the task
+AHEAD_MAX: Final = 200  # claimed when half of it has started: larger claims are no cheaper
 UNRECORDED_MAX: Final = 500  # ended, not yet on record: all of it would be done again after a crash
 WAIT_SECONDS_MAX: Final = 3600.0  # a lock's wait has a limit in the platform's integers
 PATIENCE_SECONDS: Final = 1.0  # after that, what waits behind a slow task is given back
@@ -112,6 +112,7 @@ class Deliveries:
         self.closed = False
         self.one_by_one = 0  # tasks that are to end before anything is claimed ahead again
         self.pace = inf  # seconds that a task takes, judged by the last ones; none has ended yet
+        self.low = 0  # with no more than that waiting, a claim may be worth while
 
     def room(self) -> int:
         """How many more leases can start at once, or soon."""
@@ -177,6 +178,7 @@ class Deliveries:
                 else:
                     refused.append(delivery)
             self.one_by_one += len(refused)
+            self.low = len(self.waiting) // 2
             self.work.notify_all()
             return refused
 
@@ -189,7 +191,8 @@ class Deliveries:
             delivery = self.waiting.popleft()
             delivery.started_at = time.monotonic()
             self.running.add(delivery)
-            self.change.notify_all()
+            if len(self.waiting) <= self.low:
+                self.change.notify_all()
             return delivery
 
     def end(self, delivery: Delivery) -> None:
@@ -200,7 +203,8 @@ class Deliveries:
             self.pace = seconds if self.pace == inf else 0.8 * self.pace + 0.2 * seconds
             self.running.discard(delivery)
             self.finishing.add(delivery)
-            self.changed()
+            if len(self.waiting) <= self.low:  # else its thread goes on with what waits
+                self.changed()
 
     def drop(self, deliveries: Iterable[Delivery]) -> None:
         """Recorded, given back or lost: no longer in our hands."""

@@ -197,10 +197,11 @@ class Finisher:
         """Send Django's signal as its own backends do: where an exception is being handled."""
         error, lease = outcome.error, outcome.delivery.lease
         size = outcome.delivery.queue.options.payload_bytes_max
+        text = result_text(outcome.result, bytes_max=size)
         result = finished_result(
             task_result,
             at=lease.leased_at + timedelta(seconds=outcome.seconds),
-            return_value=json.loads(result_text(outcome.result, bytes_max=size)),
+            return_value=None if text == "null" else json.loads(text),
             error=error,
         )
         try:

@@ -64,13 +64,14 @@ class Runner:
         self.backend = backend
         self.heartbeats = heartbeats
         self.interrupted = interrupted
+        self.found: dict[str, LeaseTask[..., Any]] = {}
 
     def run(self, delivery: Delivery) -> Outcome:
         """The outcome of the attempt. Whatever the task raises is part of it."""
         result, task, acked = None, None, False
         error: BaseException | None = None
         try:
-            task = resolve(delivery.lease.path, self.backend.lease_options)
+            task = self.task_at(delivery.lease.path)
         except (TaskNotAllowedError, TaskNotFoundError) as missing:
             error = missing
         try:
@@ -103,6 +104,13 @@ class Runner:
             task_result=task_result,
             acked=acked,
         )
+
+    def task_at(self, path: str) -> LeaseTask[..., Any]:
+        """The task of that path; looked for until it is found."""
+        task = self.found.get(path)
+        if task is None:
+            task = self.found[path] = resolve(path, self.backend.lease_options)
+        return task
 
 
 def block_of(task: LeaseTask[..., Any], delivery: Delivery) -> AbstractContextManager[None]:

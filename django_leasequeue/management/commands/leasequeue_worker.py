@@ -71,7 +71,7 @@ class Command(BaseCommand):
         """See BaseCommand."""
         wanted = ("name", "threads", "max_tasks", "drain", "grace", "poll_interval")
         names = queues_of(backend, queues)
-        log_somewhere()
+        log_somewhere(options["verbosity"])
         ours = cast("LeaseQueueBackend", task_backends[backend])
         worker = Worker(ours, names, **{option: options[option] for option in wanted})
         try:
@@ -134,11 +134,11 @@ def queues_of(alias: str, asked: list[str] | None) -> list[str]:
         raise CommandError(str(error)) from error
 
 
-def log_somewhere() -> None:
-    """Log to stderr where the site hasn't said where to."""
+def log_somewhere(verbosity: int) -> None:
+    """Log to stderr where the site hasn't said where to; only what went wrong at verbosity 0."""
     logger = logging.getLogger("django_leasequeue")
     if not logger.hasHandlers():
         handler = logging.StreamHandler()
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
         logger.addHandler(handler)
-        logger.setLevel(logger.level or logging.INFO)
+        logger.setLevel(logger.level or (logging.INFO if verbosity else logging.WARNING))

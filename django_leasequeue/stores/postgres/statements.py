@@ -10,6 +10,8 @@ from django.db import connections
 
 FOLDER: Final = Path(__file__).parent / "sql"
 
+columns: Final[dict[str, list[str]]] = {}  # of each statement's answer: always the same
+
 
 @cache
 def statement(name: str) -> str:
@@ -22,5 +24,6 @@ def run(using: str, name: str, parameters: dict[str, Any]) -> list[dict[str, Any
     """Run sql/*name*.sql in the caller's transaction, if there is one; the rows it answers."""
     with connections[using].cursor() as cursor:
         cursor.execute(statement(name), parameters)
-        names = [column.name for column in cursor.description]
-        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+        if name not in columns:
+            columns[name] = [column.name for column in cursor.description]
+        return [dict(zip(columns[name], row, strict=True)) for row in cursor.fetchall()]

@@ -56,7 +56,7 @@ from .heartbeats import Heartbeats
 from .names import HeldName
 from .outage import OUTAGE, Outage, pause
 from .readiness import CannotStartError, refuse_pending_migrations
-from .runner import Outcome, Runner
+from .runner import Outcome, Runner, beside_a_loop
 from .sessions import Session
 
 __all__ = ["CurrentLease", "LeaseContext", "TaskTimeout", "Worker", "current_lease"]
@@ -141,7 +141,7 @@ class Worker:
         self.refuse_inside_transaction()
         self.start("claimer", self.claim_until_done)
         for number in range(self.threads):
-            self.start(f"runner-{number + 1}", self.run_tasks)
+            self.start(f"runner-{number + 1}", self.run_tasks, within=beside_a_loop)
         self.helpers += [
             self.start("heartbeats", self.heartbeats.run),
             self.start("finisher", self.finisher.run),
@@ -193,8 +193,14 @@ class Worker:
                 self.stops += self.notes.get(timeout=None if left == inf else left)
         return True
 
-    def start(self, name: str, work: Callable[[], None]) -> threading.Thread:
-        thread = threading.Thread(target=self.guarded, args=(name, work), name=name, daemon=True)
+    def start(
+        self,
+        name: str,
+        work: Callable[[], None],
+        within: Callable[[Callable[[], None]], None] = lambda work: work(),
+    ) -> threading.Thread:
+        guarded = partial(self.guarded, name, work)
+        thread = threading.Thread(target=within, args=[guarded], name=name, daemon=True)
         thread.start()
         return thread
 

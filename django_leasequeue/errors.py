@@ -4,6 +4,7 @@ Exception
 ├── InvalidTaskError (ValueError)     what was handed in can't be stored; nothing was
 ├── LeaseLostError                    the lease isn't live; nothing was changed
 ├── QueueUnavailableError             the database can't be reached; nothing is known to be stored
+├── EffectUncertain                   an effect was begun, and nobody knows whether it came off
 ├── TaskTimeout                       the task ran longer than it may; raised inside the task
 ├── TaskNotAllowedError               a task's path lies outside; nothing was imported
 ├── TaskNotFoundError                 a task's path leads to no task
@@ -19,6 +20,9 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from datetime import datetime
+    from uuid import UUID
+
     from .lease import Lease
     from .transitions import Kind, State
 
@@ -78,6 +82,33 @@ class TaskTimeout(Exception):
     Raised inside the task: at the next ``check`` or ``heartbeat`` of a sync one, at the await it
     stands at in an async one. Let it pass, and the attempt is recorded as a retryable failure.
     """
+
+
+class EffectUncertain(Exception):
+    """An earlier delivery began an effect and never said how it ended; it was not repeated.
+
+    The worker may have died before the effect or after it: ask whoever was to be asked. Let it
+    pass, and the attempt is recorded as a retryable failure.
+
+    Attributes:
+        effect: its name.
+        life: the task's.
+        token: of the delivery that began it.
+        started_at: when, on the database's clock.
+    """
+
+    def __init__(self, effect: str, life: UUID, token: int, started_at: datetime) -> None:
+        super().__init__(effect, life, token, started_at)
+        self.effect = effect
+        self.life = life
+        self.token = token
+        self.started_at = started_at
+
+    def __str__(self) -> str:
+        return (
+            f"effect {self.effect!r} of task {self.life} was begun at {self.started_at:%F %T} UTC "
+            f"under token {self.token}, and nobody knows whether it happened; it was not repeated"
+        )
 
 
 class TaskNotAllowedError(Exception):

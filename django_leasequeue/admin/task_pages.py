@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, ClassVar
+from uuid import UUID
 
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
@@ -16,7 +17,7 @@ from django.urls import URLPattern, path
 from django.utils.text import capfirst
 from django.utils.translation import gettext, gettext_lazy as _
 
-from ..models import DeadLetter, Task, TaskTransition
+from ..models import DeadLetter, Effect, Task, TaskTransition
 from ..transitions import Kind
 from .access import ReadOnlyTaskAdmin, as_life, positions
 from .importable import is_gone
@@ -111,7 +112,13 @@ class TaskPagesAdmin(ReadOnlyTaskAdmin):
             twin=self.twin(request, story),
             log=self.link(request, TaskTransition, "changelist"),
             may_view_payload=self.has_view_payload_permission(request),
+            effects=self.effects(story.task.life),
         )
+
+    def effects(self, life: UUID) -> QuerySet[Effect]:
+        """What the task did elsewhere, or began to do."""
+        rows = Effect.objects.using(self.using()).filter(life=life)
+        return rows.order_by("started_at", "name")
 
     def buttons(self, request: HttpRequest, story: Story) -> list[tuple[Verb, str]]:
         """What may be done to the task here and now, and the addresses that ask."""

@@ -6,7 +6,7 @@ from django.db import connections
 from django.test.utils import CaptureQueriesContext
 
 from django_leasequeue import Queue
-from django_leasequeue.models import Task
+from django_leasequeue.models import Effect, Task
 from tests.admin.desk import Desk, MakeDesk, a_dead_letter, number, poll
 
 
@@ -143,3 +143,23 @@ def test_a_row_that_vanished_without_a_record_is_told_as_gone(desk: Desk, emails
 
     assert str(answer.context["story"].standing) == "Gone without a record since"
     assert "Redrive…" not in answer.content.decode()
+
+
+def test_what_the_task_did_elsewhere_is_told_and_its_results_to_whoever_may_see_them(
+    desk: Desk, make_desk: MakeDesk, emails: Queue
+) -> None:
+    """G47"""
+    letter = a_dead_letter(emails, "a")
+    [task] = Task.objects.using(emails.using)
+    common = {"life": task.life, "token": task.token, "started_at": emails.now()}
+    rows = Effect.objects.using(emails.using)
+    rows.create(**common, name="charge <b>", done_at=emails.now(), result='"receipt 7"')
+    rows.create(**common, name="mail")
+
+    page = desk.story(letter).content.decode()
+    hidden = make_desk(name="bob").story(letter).content.decode()
+
+    for told in ("charge &lt;b&gt;", "receipt 7", "mail", "unknown"):
+        assert told in page
+    assert "charge &lt;b&gt;" in hidden
+    assert "receipt 7" not in hidden

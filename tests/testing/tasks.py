@@ -9,6 +9,7 @@ from typing import Any
 from django.contrib.auth.models import Group
 from django.db import DatabaseError, connections, transaction
 
+from django_leasequeue import effects
 from django_leasequeue.tasks import task
 from django_leasequeue.worker import current_lease
 
@@ -45,6 +46,21 @@ async def renew_later(context: Any) -> Any:
         raise ValueError("half-way")
     await current_lease().acheck()
     return context.lease.details
+
+
+@task(queue_name="mail", max_attempts=2)
+def tell_once(name: str) -> Any:
+    effects.once("tell", lambda: told.append(name))
+    raise ValueError("half-way")
+
+
+@task(queue_name="mail", max_attempts=2)
+async def tell_once_later(name: str) -> Any:
+    async def tell() -> None:
+        told.append(name)
+
+    await effects.aonce("tell", tell)
+    raise ValueError("half-way")
 
 
 @task(queue_name="mail", max_attempts=1)

@@ -54,6 +54,14 @@ def test_an_atomic_task_that_fails_leaves_nothing(settings: Any) -> None:
     assert list(Group.objects.values_list("name", flat=True)) == ["b"]
 
 
+def test_without_a_queue_there_are_no_effects_to_record(settings: Any) -> None:
+    settings.TASKS = tasks_setting("default", backend=IMMEDIATE)
+
+    result = tasks.tell_once.enqueue("a")
+
+    assert "LookupError: no worker is running a task here" in result.errors[0].traceback
+
+
 @pytest.mark.parametrize("argument", [{1}, float("nan"), "\x00", {"a": "\ud83d"}])
 def test_what_the_queue_could_not_store_is_refused(backend: str, argument: Any) -> None:
     with pytest.raises(RefusedTaskError, match=r"payload at kwargs\.word") as refused:

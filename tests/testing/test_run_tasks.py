@@ -82,6 +82,19 @@ def test_the_lease_is_at_hand_in_async_tasks_too(using: str, clock: FakeClock) -
     assert second.return_value == {"page": 7}
 
 
+@pytest.mark.parametrize("task", [tasks.tell_once, tasks.tell_once_later])
+def test_an_effect_is_had_once_by_two_attempts(using: str, clock: FakeClock, task: Any) -> None:
+    """G56"""
+    with use_clock(clock):
+        task.enqueue("a")
+        [first] = run_tasks()
+        clock.advance(60)
+        [second] = run_tasks()
+
+    assert [first.attempts, second.attempts] == [1, 2]
+    assert tasks.told == ["a"]
+
+
 def test_the_clock_is_the_databases_again_afterwards(using: str, clock: FakeClock) -> None:
     with use_clock(clock):
         tasks.pass_on.enqueue(0)

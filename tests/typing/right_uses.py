@@ -9,7 +9,16 @@ from uuid import UUID
 
 from django.tasks import TaskContext, TaskResult
 
-from django_leasequeue import ALL, Disposition, Lease, LeaseLostError, NewTask, Queue, QueuePolicy
+from django_leasequeue import (
+    ALL,
+    Disposition,
+    Lease,
+    LeaseLostError,
+    NewTask,
+    Queue,
+    QueuePolicy,
+    effects,
+)
 from django_leasequeue.records import DeadLetter, Depth, EnqueuedTask, RedriveBatch, Stats
 from django_leasequeue.tasks import LeaseTask, task
 from django_leasequeue.testing import FakeClock, MemoryQueue, deliver, run_tasks, use_clock
@@ -49,6 +58,19 @@ async def with_the_lease(context: LeaseContext, number: int) -> None:
     assert_type(context.lease.lease, Lease)
     await context.lease.aheartbeat({"page": number})
     await context.lease.acheck()
+
+
+@task
+def with_effects(number: int) -> Any:
+    return effects.once("charge", lambda: number, uncertain=effects.SKIP, not_done=ValueError)
+
+
+@task
+async def with_effects_later(number: int) -> Any:
+    async def charge() -> int:
+        return number
+
+    return await effects.aonce("charge", charge, not_done=(ValueError, KeyError))
 
 
 @task(atomic=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 from django.tasks import TaskContext
 
-from django_leasequeue import Lease, Queue, QueuePolicy
+from django_leasequeue import Lease, Queue, QueuePolicy, effects
 from django_leasequeue.tasks import task
 from django_leasequeue.testing import FakeClock, run_tasks
 from django_leasequeue.worker import current_lease
@@ -76,6 +76,12 @@ def values_are_not_to_be_changed(lease: Lease) -> None:
     lease.token = 8  # type: ignore[misc]
     send.max_attempts = 5  # type: ignore[misc]
     current_lease().attempt = 1  # type: ignore[misc]
+
+
+async def effects_called_wrongly() -> None:
+    effects.once("charge", send.call)  # type: ignore[arg-type]
+    effects.once("charge", lambda: 1, uncertain="perhaps")  # type: ignore[arg-type]
+    await effects.aonce("charge", lambda: 1)  # type: ignore[arg-type, return-value]
 
 
 def helpers_called_wrongly() -> None:

@@ -17,6 +17,7 @@ from asgiref.sync import sync_to_async
 from django.contrib.auth.models import Group, User
 from django.db import IntegrityError, OperationalError, connections, transaction
 
+from django_leasequeue import effects
 from django_leasequeue.errors import LeaseLostError
 from django_leasequeue.tasks import task
 from django_leasequeue.worker import current_lease
@@ -284,6 +285,55 @@ def count_groups() -> int:
 @task()
 async def count_groups_later() -> int:
     return await Group.objects.using(place()).acount()
+
+
+@task()
+def charge(how: str = "") -> Any:
+    def act() -> str:
+        if how == "die":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if how == "wait":
+            wait_at_the_gate.func()
+        runs.append("charged")
+        return "receipt"
+
+    return effects.once("charge", act)
+
+
+@task(atomic=True)
+def charge_atomically() -> int:
+    """Fails after the effect, at first."""
+    using = place()
+    charge.func()
+    Group.objects.using(using).create(name="a")
+    if current_lease().attempt == 1:
+        raise ValueError("half-way")
+    return Group.objects.using(using).count()
+
+
+async def act_later() -> str:
+    await asyncio.sleep(0)
+    runs.append("charged")
+    return "receipt"
+
+
+@task()
+async def charge_later() -> Any:
+    receipt = await effects.aonce("charge", act_later)
+    if current_lease().attempt == 1:
+        raise ValueError("half-way")
+    return receipt
+
+
+@task()
+async def give_up_charging() -> str:
+    charging = asyncio.create_task(effects.aonce("charge", act_later))
+    await asyncio.sleep(0.05)
+    charging.cancel()
+    gate.set()
+    with suppress(asyncio.CancelledError):
+        await charging
+    return "cancelled" if charging.cancelled() else "charged"
 
 
 @task()

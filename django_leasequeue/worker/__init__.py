@@ -57,7 +57,7 @@ from .names import HeldName
 from .outage import OUTAGE, Outage, pause
 from .readiness import CannotStartError, refuse_pending_migrations
 from .runner import Outcome, Runner, beside_a_loop
-from .sessions import Session
+from .sessions import Session, TaskSession
 
 __all__ = ["CurrentLease", "LeaseContext", "TaskTimeout", "Worker", "current_lease"]
 
@@ -357,7 +357,7 @@ class Worker:
 
     def run_tasks(self) -> None:
         """Run one task after the other, as long as the worker hands them out."""
-        session = Session()
+        session = TaskSession()
         while delivery := self.deliveries.take():
             outcome = self.run_task(delivery)
             session.tidy()

@@ -13,14 +13,15 @@ from django_leasequeue.fields import Instant
 PostgresSQL = import_module("django_leasequeue.migrations.0002_append_only").PostgresSQL
 
 # Every claim writes an entry into each index. No look-up begins with a life: it is found through
-# the log, whose position is the task's number. Tasks without a key need no place in the index of
-# keys. And an index with a condition serves only those who name its column: where statistics
-# know of no row, as after a drain, any other would do as well in the planner's eyes.
+# the log, whose position is the task's number; so is a task whose id is its life's text, which
+# nobody else can have. Tasks without a key need no place in the index of keys. And an index with
+# a condition serves only those who state it: where statistics know of no row, as after a drain,
+# any other would do as well in the planner's eyes.
 LEAN = """
 ALTER TABLE leasequeue_task DROP CONSTRAINT leasequeue_task_life_key;
 ALTER TABLE leasequeue_task DROP CONSTRAINT leasequeue_task_id;
 CREATE UNIQUE INDEX leasequeue_task_id ON leasequeue_task (task_id, tenant, queue)
-    WHERE task_id IS NOT NULL;
+    WHERE task_id <> life::text;
 ALTER TABLE leasequeue_task DROP CONSTRAINT leasequeue_task_live_key;
 CREATE UNIQUE INDEX leasequeue_task_live_key ON leasequeue_task (live_key, tenant, queue)
     WHERE live_key IS NOT NULL;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -70,6 +71,30 @@ class TestEnqueue:
             held = store.held(QUEUE, id, "")
             assert held
             assert seconds(clock, held.visible_at) == 0
+
+    def test_a_task_without_an_id_of_its_own_is_known_by_its_lifes_text(self, store: Store) -> None:
+        """An enqueue that is repeated by the id it answered with is a duplicate, as with any id."""
+        first = a_task()
+        first = replace(first, id=str(first.life))
+        store.enqueue(QUEUE, [first])
+        again, elsewhere = a_task(first.id), a_task(first.id, tenant="X")
+
+        answers = store.enqueue(QUEUE, [again, elsewhere])
+
+        assert [(answer.duplicate, answer.life) for answer in answers] == [
+            (True, first.life),
+            (False, elsewhere.life),
+        ]
+        held = store.held(QUEUE, first.id, "")
+        assert held
+        assert held.life == first.life
+        lease = store.claim(QUEUE, worker="w", limit=2)[0]
+        store.fail([a_failure(lease, Kind.DEAD)])
+        batch = store.redrive(QUEUE, [first.id], tenant=lease.tenant, by=None, reason=None)
+        assert (batch.redriven, batch.skipped) == (1, {})
+        assert store.cancel(QUEUE, first.id, tenant="", by=None, reason=None)
+        assert store.held(QUEUE, first.id, "") is None
+        assert store.held(QUEUE, first.id, "X") is not None
 
     def test_a_held_id_and_a_live_key_come_back_as_duplicates(self, store: Store) -> None:
         """B26: what is delivered is the first payload; the answer tells waiting from running."""

@@ -70,8 +70,10 @@ class PostgresStore(Store):
             return [task for chunk in chunks for task in self.store_chunk(queue, chunk)]
 
     def store_chunk(self, queue: str, tasks: Sequence[Admitted]) -> list[EnqueuedTask]:
-        answers: dict[UUID, EnqueuedTask] = {}
-        waiting = list(tasks)
+        # No index tells that an id is the life's text of another task. There is no race: nobody
+        # knows of a life before its task is there.
+        answers = self.find_holders(queue, [task for task in tasks if columns.borrows(task)])
+        waiting = [task for task in tasks if task.life not in answers]
         while waiting:
             for step in (self.insert, self.find_holders):
                 answers |= step(queue, waiting)
@@ -95,6 +97,8 @@ class PostgresStore(Store):
 
         Where the holder left meanwhile, or is dead and lets go of the key, nothing is answered.
         """
+        if not tasks:
+            return {}
         answer = self.run("duplicate", queue=queue, **columns.of_duplicates(tasks))
         self.announce(rows.happened(answer, queue))
         return {
@@ -220,7 +224,10 @@ class PostgresStore(Store):
     def redrive_batch(self, queue: str, ids: Sequence[str], *, tenant: str, data: str) -> list[Row]:
         def guarded() -> list[Row]:
             with transaction.atomic(using=self.using):
-                return self.run("redrive", queue=queue, ids=ids, tenant=tenant, data=data)
+                lives = [columns.life_in(id) for id in ids]
+                return self.run(
+                    "redrive", queue=queue, ids=ids, lives=lives, tenant=tenant, data=data
+                )
 
         for _ in range(REPEATS_MAX):
             try:
@@ -235,7 +242,8 @@ class PostgresStore(Store):
         self, queue: str, id: str, *, tenant: str, by: str | None, reason: str | None
     ) -> bool:
         data = json_text({"by": by, "reason": reason})
-        return bool(self.run("cancel", queue=queue, id=id, tenant=tenant, data=data))
+        life = columns.life_in(id)
+        return bool(self.run("cancel", queue=queue, id=id, life=life, tenant=tenant, data=data))
 
     def find(self, life: UUID) -> TaskRecord | None:
         # By its number, the place of its first row in the log: a life has no index of its own.
@@ -245,8 +253,9 @@ class PostgresStore(Store):
         return task.record if task else None
 
     def held(self, queue: str, id: str, tenant: str) -> TaskRecord | None:
-        tasks = Task.objects.using(self.using)
-        task = tasks.filter(queue=queue, tenant=tenant, task_id=id).first()
+        answer = self.run("held", queue=queue, tenant=tenant, id=id, life=columns.life_in(id))
+        numbers = [row["seq"] for row in answer]
+        task = Task.objects.using(self.using).filter(seq__in=numbers).first()
         return task.record if task else None
 
     def history(self, lives: Iterable[UUID], *, since: int = 0) -> list[Transition]:

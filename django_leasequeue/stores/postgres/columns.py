@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
+from uuid import UUID
 
 from ...records import Admitted
 from ...transitions import enqueued_data
@@ -14,6 +15,7 @@ from ..base import Failure, Finish
 ROWS_MAX: Final = 1000  # tasks that one statement stores or leases
 CHARACTERS_MAX: Final = 16 * 1024 * 1024  # of payloads in it; the server takes no more than 1 GB
 MICROSECOND: Final = timedelta(microseconds=1)
+LIFE_CHARACTERS: Final = 36
 Columns = dict[str, list[Any]]
 
 
@@ -64,7 +66,24 @@ def of_duplicates(tasks: Sequence[Admitted]) -> Columns:
         "tenants": [task.tenant for task in tasks],
         "ids": [task.id for task in tasks],
         "keys": [task.dedupe_key for task in tasks],
+        "lives": [life_in(task.id) for task in tasks],
     }
+
+
+def life_in(id: str) -> UUID | None:
+    """The life whose text *id* is: a task without an id of its own has that one."""
+    if len(id) != LIFE_CHARACTERS:
+        return None
+    try:
+        life = UUID(id)
+    except ValueError:
+        return None
+    return life if str(life) == id else None
+
+
+def borrows(task: Admitted) -> bool:
+    """Whether the task's id may be that of another one, which has none of its own."""
+    return task.id != str(task.life) and life_in(task.id) is not None
 
 
 def of_finishes(finishes: Sequence[Finish]) -> Columns:

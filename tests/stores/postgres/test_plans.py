@@ -43,8 +43,20 @@ HOT: dict[str, tuple[dict[str, Any], set[str]]] = {
         set(),
     ),
     "duplicate": (
-        {"queue": "q", "numbers": [0], "tenants": ["t1"], "ids": ["1"], "keys": ["k"]},
-        {"leasequeue_task_id", "leasequeue_task_live_key", "leasequeue_task_pkey"},
+        {
+            "queue": "q",
+            "numbers": [0],
+            "tenants": ["t1"],
+            "ids": ["1"],
+            "keys": ["k"],
+            "lives": LIVES[:1],
+        },
+        {
+            "leasequeue_task_id",
+            "leasequeue_task_live_key",
+            "leasequeue_task_pkey",
+            "leasequeue_transition_life",
+        },
     ),
     "claim": (
         {**CLAIM, "tenant": "t1"},
@@ -79,17 +91,22 @@ HOT: dict[str, tuple[dict[str, Any], set[str]]] = {
         {"leasequeue_task_pkey"},
     ),
     "redrive": (
-        {"queue": "q", "tenant": "t1", "ids": TEXTS, "data": "{}"},
+        {"queue": "q", "tenant": "t1", "ids": TEXTS, "lives": LIVES, "data": "{}"},
         {
             "leasequeue_task_id",
             "leasequeue_task_live_key",
             "leasequeue_task_pkey",
             "leasequeue_task_dead",
+            "leasequeue_transition_life",
         },
     ),
     "cancel": (
-        {"queue": "q", "tenant": "t1", "id": "1", "data": "{}"},
-        {"leasequeue_task_id", "leasequeue_task_pkey"},
+        {"queue": "q", "tenant": "t1", "id": "1", "life": LIVES[0], "data": "{}"},
+        {"leasequeue_task_id", "leasequeue_task_pkey", "leasequeue_transition_life"},
+    ),
+    "held": (
+        {"queue": "q", "tenant": "t1", "id": "1", "life": LIVES[0]},
+        {"leasequeue_task_id", "leasequeue_task_pkey", "leasequeue_transition_life"},
     ),
     "next_due": ({"queue": "q"}, {"leasequeue_task_later"}),
 }
@@ -144,6 +161,7 @@ def backlog(store: PostgresStore, request: pytest.FixtureRequest) -> Iterator[No
 
 def plan(name: str, parameters: dict[str, Any], mode: str) -> dict[str, Any]:
     """The server's plan for sql/*name*.sql."""
+    parameters = {key: parameters[key] for key in parameters if f"%({key})s" in statement(name)}
     numbers = {key: f"${number}" for number, key in enumerate(parameters, 1)}
     text = re.sub(r"%\((\w+)\)s", lambda match: numbers[match[1]], statement(name))
     values = ", ".join(f"%({key})s" for key in parameters)

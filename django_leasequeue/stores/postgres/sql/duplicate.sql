@@ -7,20 +7,23 @@
 -- in    queue          text
 --       numbers        integer[]     one element each for every enqueue
 --       tenants, ids, keys   text[]
+--       lives          uuid[]        the life whose text the id is, or NULL
 --       now            timestamptz   NULL: the database's clock
 -- out   number …       one row per duplicate, with its holder; number NULL: a holder
 --                              to which the clock had done something
 -- locks holders in ascending seq, and waits for those who change them: nobody starts a waiting task
 --       before the caller's transaction, whose changes it may be about, has ended. A running task
 --       isn't locked: it has begun without them, and may need its heartbeats
--- plan  leasequeue_task_id and leasequeue_task_live_key, then leasequeue_task_pkey
+-- plan  leasequeue_task_id, leasequeue_transition_life and leasequeue_task_live_key, then
+--       leasequeue_task_pkey
 WITH clock AS MATERIALIZED (
     SELECT coalesce(%(now)s::timestamptz, statement_timestamp()) AS now
 ),
 asked AS MATERIALIZED (
     SELECT task.*
-      FROM unnest(%(numbers)s::integer[], %(tenants)s::text[], %(ids)s::text[], %(keys)s::text[])
-               AS task (number, tenant, id, key)
+      FROM unnest(%(numbers)s::integer[], %(tenants)s::text[], %(ids)s::text[], %(keys)s::text[],
+                  %(lives)s::uuid[])
+               AS task (number, tenant, id, key, life)
 ),
 found AS MATERIALIZED (
     SELECT asked.number, asked.id, asked.key, holder.seq
@@ -29,6 +32,16 @@ found AS MATERIALIZED (
            (SELECT task.seq
               FROM leasequeue_task AS task
              WHERE task.queue = %(queue)s AND task.tenant = asked.tenant
+               AND task.task_id = asked.id AND task.task_id <> task.life::text)
+           UNION ALL
+           (SELECT task.seq
+              FROM leasequeue_task AS task
+             WHERE task.seq = (SELECT first.id
+                                 FROM leasequeue_transition AS first
+                                WHERE first.life = asked.life
+                                ORDER BY first.life, first.id
+                                LIMIT 1)
+               AND task.queue = %(queue)s AND task.tenant = asked.tenant
                AND task.task_id = asked.id)
            UNION ALL
            (SELECT task.seq

@@ -5,6 +5,7 @@
 --
 -- in    queue, tenant  text
 --       ids            text[]
+--       lives          uuid[]        the life whose text each id is, or NULL
 --       data           text          a JSON object: who, and why
 --       now            timestamptz   NULL: the database's clock
 -- out   id, state      what was asked for and is held, its state as the clock has it
@@ -13,9 +14,24 @@
 --       kind …         what happened; rows with state NULL weren't asked for
 -- locks task rows in ascending seq, stepping over locked ones; waits for an open transaction that
 --       holds a letter's key, and fails where it is kept
--- plan  leasequeue_task_id and leasequeue_task_live_key, then leasequeue_task_pkey or _dead
+-- plan  leasequeue_task_id, leasequeue_transition_life and leasequeue_task_live_key, then
+--       leasequeue_task_pkey or leasequeue_task_dead
 WITH clock AS MATERIALIZED (
     SELECT coalesce(%(now)s::timestamptz, statement_timestamp()) AS now
+),
+named AS MATERIALIZED (
+    SELECT task.seq
+      FROM leasequeue_task AS task
+     WHERE task.queue = %(queue)s AND task.tenant = %(tenant)s
+       AND task.task_id = ANY (%(ids)s::text[]) AND task.task_id <> task.life::text
+     UNION ALL
+    SELECT (SELECT first.id
+              FROM leasequeue_transition AS first
+             WHERE first.life = asked.life
+             ORDER BY first.life, first.id
+             LIMIT 1)
+      FROM unnest(%(lives)s::uuid[]) AS asked (life)
+     WHERE asked.life IS NOT NULL
 ),
 found AS MATERIALIZED (
     SELECT task.seq, task.task_id AS id, task.dedupe_key AS key, task.tenant,
@@ -24,7 +40,8 @@ found AS MATERIALIZED (
                 WHEN task.state = 'ready' AND task.visible_at > clock.now THEN 'scheduled'
                 ELSE task.state END AS state
       FROM clock, leasequeue_task AS task
-     WHERE task.queue = %(queue)s AND task.tenant = %(tenant)s
+     WHERE task.seq IN (SELECT seq FROM named)
+       AND task.queue = %(queue)s AND task.tenant = %(tenant)s
        AND task.task_id = ANY (%(ids)s::text[])
 ),
 letter AS MATERIALIZED (

@@ -38,6 +38,12 @@ for place in DATABASES:
         },
     }
 
+    TASKS[f"forgetful worker on {place}"] = {
+        "BACKEND": "django_leasequeue.backend.LeaseQueueBackend",
+        "QUEUES": ["urgent", "work"],
+        "OPTIONS": {"using": place, "task_modules": ["tests.worker"], "retention": 0.5},
+    }
+
 MEDIA_ROOT = str(FOLDER / "media")
 # The real ones are slow on purpose; no test is about passwords.
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]

@@ -10,8 +10,8 @@
     finisher    records how it ended, in batches where many end at once
 
 Each of them is a thread with database connections of its own, so that no task can delay, poison
-or undo the bookkeeping. A worker has at most ``threads + 4`` database sessions: one each to claim,
-to renew and to record, and the one that listens.
+or undo the bookkeeping. A worker has at most ``threads + 5`` database sessions: one each to claim,
+to renew and to record, the one that listens, and now and then the upkeep's: see there.
 
 The main thread does none of this: it waits. A signal therefore never interrupts a claim or a
 commit; its handler leaves a note, and the main thread reads it:
@@ -58,6 +58,7 @@ from .outage import OUTAGE, Outage, pause
 from .readiness import CannotStartError, refuse_pending_migrations
 from .runner import Outcome, Runner, beside_a_loop
 from .sessions import Session, TaskSession
+from .upkeep import Upkeep
 
 __all__ = ["CurrentLease", "LeaseContext", "TaskTimeout", "Worker", "current_lease"]
 
@@ -126,6 +127,7 @@ class Worker:
         self.heartbeats = Heartbeats(self.deliveries, self.outage, self.out_of_threads)
         self.finisher = Finisher(backend, self.deliveries, self.outage)
         self.runner = Runner(backend, self.heartbeats, self.stop)
+        self.upkeep = Upkeep(self.name, self.queues, options.retention)
 
     def run(self) -> int:
         """Work; return when there is nothing more to do, or a stop was asked for.
@@ -146,6 +148,7 @@ class Worker:
             self.start("heartbeats", self.heartbeats.run),
             self.start("finisher", self.finisher.run),
         ]
+        self.start("upkeep", self.upkeep.run)
         self.wait_for(lambda: not self.claiming and not self.deliveries.in_hand(), stops=1)
         clean = self.wind_down()
         if self.refusal:
@@ -178,6 +181,7 @@ class Worker:
             self.held_name.release()
         for helper in self.helpers:
             helper.join(THREAD_PATIENCE_SECONDS)
+        self.upkeep.stop(THREAD_PATIENCE_SECONDS)  # the others' last refusals count, too
         return not self.claiming and not self.deliveries.in_hand()
 
     def wait_for(

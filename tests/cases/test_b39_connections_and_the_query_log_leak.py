@@ -13,7 +13,7 @@ pytestmark = pytest.mark.django_db(databases=["default", "sqlite"], transaction=
 
 
 THREADS = 4
-OWN_SESSIONS = 4  # to claim, to renew, to record, to listen
+OWN_SESSIONS = 4  # to claim, to renew, to record, to listen; upkeep has nothing to do
 
 
 @pytest.mark.parametrize("max_age", [0, 600, None])

@@ -64,7 +64,7 @@ def leave() -> None:
 @task()
 def wait_at_the_gate() -> bool:
     runs.append("at the gate")
-    return gate.wait(20)
+    return gate.wait(60)
 
 
 @task(visibility=0.9)

@@ -1,0 +1,96 @@
+"""What a worker does for its queues' log, on a thread and a connection of its own.
+
+It prunes as ``OPTIONS["retention"]`` says, whether or not there is work: a queue that is never
+empty is the one whose log grows. And it adds the calls that were refused to the tallies, which a
+refused call can't do itself: its transaction is rolled back, or was never meant to write.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from django_leasequeue import signals
+from django_leasequeue.lease import Lease
+from django_leasequeue.queue import Queue
+from django_leasequeue.retention import Walk
+from django_leasequeue.stores.base import REFUSED
+from django_leasequeue.transitions import Kind
+
+from .outage import OUTAGE
+from .sessions import Session
+
+IDLE_SECONDS: Final = 5.0
+PAUSE_SECONDS_MIN: Final = 0.05
+SHARE: Final = 5  # at most every fifth second goes into pruning
+OUTAGE_PAUSE_SECONDS: Final = 30.0
+
+logger = logging.getLogger("django_leasequeue")
+
+
+class Upkeep:
+    """Counts refusals, and prunes, for the *queues* that the worker *name* serves."""
+
+    def __init__(self, name: str, queues: Sequence[Queue], retention: Mapping[Kind, float]) -> None:
+        self.name = name
+        self.store = queues[0].store
+        names = [queue.name for queue in queues]
+        self.walk = Walk(self.store, retention, queues=names) if retention else None
+        self.lock = threading.Lock()
+        self.refused: Counter[tuple[str, str]] = Counter()
+        self.stopping = threading.Event()
+        self.stopped = threading.Event()
+
+    def run(self) -> None:
+        """Until ``stop``: a turn, and a pause that leaves the database to the tasks."""
+        session = Session()
+        signals.lease_lost.connect(self.count)
+        try:
+            while not self.stopping.wait(self.turn()):
+                session.tidy()
+            self.tell_refusals()
+        except OUTAGE as error:
+            logger.warning("refusals that were not counted: %s", error)
+        finally:
+            signals.lease_lost.disconnect(self.count)
+            self.stopped.set()
+
+    def stop(self, patience: float) -> None:
+        """End, with what was refused until now on record; wait for it so many seconds."""
+        self.stopping.set()
+        self.stopped.wait(patience)
+
+    def turn(self) -> float:
+        """Do what there is to do, a batch at most; how long to pause after it, in seconds."""
+        began_at = time.monotonic()
+        try:
+            self.tell_refusals()
+            rows, more = self.walk.step() if self.walk else (0, False)
+        except OUTAGE as error:
+            logger.warning("upkeep failed, to be tried again: %s", " ".join(str(error).split()))
+            return OUTAGE_PAUSE_SECONDS
+        took = time.monotonic() - began_at
+        if rows:
+            logger.debug("pruned rows=%d in=%.3fs", rows, took)
+        return max(PAUSE_SECONDS_MIN, (SHARE - 1) * took) if more else IDLE_SECONDS
+
+    def count(self, sender: Any, lease: Lease, **_: Any) -> None:
+        """A call was refused: ``lease_lost`` is sent for each."""
+        if lease.worker == self.name:
+            with self.lock:
+                self.refused[lease.queue, REFUSED] += 1
+
+    def tell_refusals(self) -> None:
+        with self.lock:
+            refused, self.refused = self.refused, Counter()
+        try:
+            if refused:
+                self.store.tally(refused)
+        except OUTAGE:
+            with self.lock:
+                self.refused += refused
+            raise

@@ -1,0 +1,89 @@
+"""What a worker does for the log beside its tasks."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from django.db import OperationalError
+
+from django_leasequeue.retention import Walk
+from django_leasequeue.transitions import Kind
+from django_leasequeue.worker import upkeep
+from tests.waiting import wait_for
+
+from . import tasks
+from .conftest import Site
+
+pytestmark = pytest.mark.django_db(databases=["default", "sqlite"], transaction=True)
+
+
+def test_refused_calls_are_counted_in_the_database(site: Site) -> None:
+    """G55: Also the last ones, of a worker that ends."""
+    result = site.enqueue(tasks.check_until_refused)
+
+    with site.worker():
+        wait_for(lambda: tasks.runs == ["running"])
+        site.queue.cancel(result.id)
+        tasks.gate.set()
+        wait_for(lambda: site.queue.depth().leased == 0)
+
+    assert site.queue.stats().refusals >= 1
+
+
+def test_refusals_of_other_workers_leases_are_theirs_to_count(site: Site) -> None:
+    site.queue.enqueue(1)
+    [lease] = site.queue.claim(worker="somebody else")
+    site.queue.complete(lease)
+
+    with site.worker() as worker:
+        wait_for(lambda: worker.ready)
+        assert site.queue.complete_many([(lease, None)]) == [lease]
+        site.queue.refused(lease)
+
+    assert site.queue.stats().refusals == 0
+
+
+def test_refusals_wait_for_a_database_that_is_away(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.queue.enqueue(1)
+    [lease] = site.queue.claim(worker="w")
+    keeper = upkeep.Upkeep("w", [site.queue], {})
+    keeper.count(None, lease)
+    with monkeypatch.context() as away:
+        away.setattr(keeper.store, "tally", broken)
+        assert keeper.turn() == upkeep.OUTAGE_PAUSE_SECONDS
+
+    assert keeper.turn() == upkeep.IDLE_SECONDS
+    keeper.turn()
+
+    assert site.queue.stats().refusals == 1
+
+
+def test_pruning_takes_a_fifth_of_the_time_at_most(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeper = upkeep.Upkeep("w", [site.queue], {Kind.ACKED: 1.0})
+    ticks = iter([100.0, 103.0])
+    monkeypatch.setattr(upkeep, "time", SimpleNamespace(monotonic=lambda: next(ticks)))
+    monkeypatch.setattr(Walk, "step", lambda walk: (1000, True))
+
+    assert keeper.turn() == 12
+
+
+def test_a_database_that_refuses_to_prune_stops_no_worker(
+    site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    site.alias = f"forgetful {site.alias}"
+    monkeypatch.setattr(Walk, "step", broken)
+    site.enqueue(tasks.add, 1, 1)
+
+    site.drain()
+
+    assert site.kinds() == ["enqueued", "leased", "acked"]
+    wait_for(lambda: "upkeep failed, to be tried again: permission denied" in caplog.text)
+
+
+def broken(*_: object) -> None:
+    raise OperationalError("permission denied")

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, assert_type
 from uuid import UUID
 
+from django.contrib.auth.models import Group
 from django.tasks import TaskContext, TaskResult
 
 from django_leasequeue import (
@@ -19,6 +20,7 @@ from django_leasequeue import (
     QueuePolicy,
     effects,
 )
+from django_leasequeue.fencing import fenced
 from django_leasequeue.records import DeadLetter, Depth, EnqueuedTask, RedriveBatch, Stats
 from django_leasequeue.tasks import LeaseTask, task
 from django_leasequeue.testing import FakeClock, MemoryQueue, deliver, run_tasks, use_clock
@@ -159,6 +161,11 @@ async def every_call_has_a_twin_of_the_same_types(queue: Queue, lease: Lease) ->
     assert_type(await queue.astats(), Stats)
     async for letter in queue.adead_letters():
         assert_type(letter, DeadLetter)
+
+
+def rows_of_ones_own(lease: Lease) -> None:
+    assert_type(fenced(lease).update(Group.objects.filter(pk=7), name="a"), int)
+    fenced(current_lease(), field="token").update(Group.objects.all(), name="a")
 
 
 # Tests

@@ -12,6 +12,7 @@ from typing import Any
 from django.tasks import TaskContext
 
 from django_leasequeue import Lease, Queue, QueuePolicy, effects
+from django_leasequeue.fencing import fenced
 from django_leasequeue.tasks import task
 from django_leasequeue.testing import FakeClock, run_tasks
 from django_leasequeue.worker import current_lease
@@ -82,6 +83,11 @@ async def effects_called_wrongly() -> None:
     effects.once("charge", send.call)  # type: ignore[arg-type]
     effects.once("charge", lambda: 1, uncertain="perhaps")  # type: ignore[arg-type]
     await effects.aonce("charge", lambda: 1)  # type: ignore[arg-type, return-value]
+
+
+def tokens_where_leases_are_wanted(lease: Lease) -> None:
+    fenced(lease.token)  # type: ignore[arg-type]
+    fenced(lease).update(7, name="a")  # type: ignore[arg-type]
 
 
 def helpers_called_wrongly() -> None:

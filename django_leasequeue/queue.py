@@ -533,6 +533,8 @@ class Queue(AsyncQueueMixin):
                 raise
             connection = connections[self.using]
             if not connection.in_atomic_block:
+                if isinstance(error, InternalError):
+                    connection.close()  # usable, but to the server that was the primary
                 connection.close_if_unusable_or_obsolete()
             raise QueueUnavailableError(
                 f"the queue's database {self.using!r} can't be reached: {error}"

@@ -7,10 +7,13 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from django.db import connections
 
+from django_leasequeue import QueueUnavailableError
 from django_leasequeue.compat import TaskResultStatus
 from example_project import devdb
 from tests.waiting import wait_for
@@ -45,6 +48,47 @@ def test_a_task_that_runs_meanwhile_is_recorded_afterwards(postgres: Site) -> No
 
     result.refresh()
     assert (result.status, result.attempts) == (TaskResultStatus.SUCCESSFUL, 1)
+
+
+@pytest.mark.parametrize("max_age", [0, None])
+def test_a_server_that_takes_no_writes_is_waited_for(
+    postgres: Site,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    max_age: int | None,
+) -> None:
+    """G42: its sessions outlive a fail-over, and would stay on the wrong server for ever."""
+    monkeypatch.setitem(connections.settings["default"], "CONN_MAX_AGE", max_age)
+    postgres.enqueue(tasks.add, 0, 0)
+    with postgres.worker(poll_interval=0.1) as worker:
+        wait_for(lambda: "acked" in postgres.kinds())
+        with read_only("default"):
+            wait_for(lambda: "read-only transaction" in caplog.text)
+            with pytest.raises(QueueUnavailableError):
+                postgres.queue.enqueue({})
+
+        postgres.enqueue(tasks.add, 1, 1)
+        wait_for(lambda: postgres.kinds().count("acked") == 2)
+        assert not worker.failed
+
+
+@contextmanager
+def read_only(alias: str) -> Iterator[None]:
+    """All sessions begin anew on a database that takes no writes; none does at the end."""
+    connection = connections[alias]
+    database = connection.ops.quote_name(connection.settings_dict["NAME"])
+    with connection.cursor() as cursor:
+        cursor.execute(f"ALTER DATABASE {database} SET default_transaction_read_only = on")
+    terminate_sessions()
+    connection.close()
+    try:
+        yield
+    finally:
+        connection.close()
+        with connection.cursor() as cursor:
+            cursor.execute("SET default_transaction_read_only = off")
+            cursor.execute(f"ALTER DATABASE {database} RESET default_transaction_read_only")
+        connection.close()
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from typing import Any, Final
 import psycopg
 from django.db import DatabaseError, InterfaceError
 
-from .wakeups import CHANNEL, LOCK_CLASS, Sleeper, own_connection
+from .wakeups import CHANNEL, LOCK_CLASS, Sleeper, is_direct, own_connection
 
 PROBE_SECONDS: Final = 60.0  # a dead peer gives no error for minutes; a probe finds it
 ECHO_SECONDS: Final = 2.0  # how long our own notification may take to come back
@@ -112,7 +112,7 @@ class ListeningSleeper(Sleeper):
         self.wrapper = own_connection(self.listen_using)
         self.session = self.wrapper.connection
         self.session.execute(f"LISTEN {CHANNEL}")
-        self.deaf = not self.echoes()
+        self.deaf = not (is_direct(self.wrapper) or self.echoes())
         if self.deaf:
             logger.warning(
                 "notifications don't arrive on %r (a transaction-pooling proxy?): polling instead;"

@@ -113,22 +113,37 @@ def on_postgresql(using: str) -> bool:
     return using in connections.settings and connections[using].vendor == "postgresql"
 
 
-def own_connection(using: str) -> Any:
-    """A new connection to *using*, for what lasts longer than a query.
-
-    Any thread may use it, one at a time; it is outside the site's pool, whose few slots it would
-    keep.
-    """
+def unpooled(using: str) -> Any:
+    """A new connection to *using*, not open yet, that takes none of the few in the site's pool."""
     connection = connections[using].copy()
-    options = connection.settings_dict["OPTIONS"]
-    options.pop("pool", None)
+    connection.settings_dict["OPTIONS"].pop("pool", None)
+    return connection
+
+
+def own_connection(using: str) -> Any:
+    """A new connection for what lasts longer than a query; for any thread, one at a time."""
+    connection = unpooled(using)
     if connection.vendor == "postgresql":
         for name, value in KEEPALIVE.items():
-            options.setdefault(name, value)
+            connection.settings_dict["OPTIONS"].setdefault(name, value)
     connection.settings_dict["AUTOCOMMIT"] = True
-    connection.ensure_connection()
     connection.inc_thread_sharing()
+    try:
+        connection.ensure_connection()
+    except BaseException:
+        connection.close()  # it may be half open
+        raise
     return connection
+
+
+def is_direct(connection: Any) -> bool:
+    """Whether a session of PostgreSQL or MySQL is the server's: a proxy makes up its number."""
+    with connection.cursor() as cursor:
+        if connection.vendor == "postgresql":
+            cursor.execute("SELECT pg_backend_pid()")
+            return bool(cursor.fetchone()[0] == connection.connection.info.backend_pid)
+        cursor.execute("SELECT CONNECTION_ID()")
+        return bool(cursor.fetchone()[0] == connection.connection.thread_id())
 
 
 asleep: weakref.WeakSet[Sleeper] = weakref.WeakSet()

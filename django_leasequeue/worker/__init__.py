@@ -48,6 +48,7 @@ from django_leasequeue.errors import LostReason, TaskTimeout
 from django_leasequeue.polling import sleeper_for
 from django_leasequeue.queue import Queue
 from django_leasequeue.transitions import Transition
+from django_leasequeue.wakeups import unpooled
 
 from .context import CurrentLease, LeaseContext, current_lease
 from .deliveries import Deliveries, Delivery
@@ -201,12 +202,19 @@ class Worker:
         self,
         name: str,
         work: Callable[[], None],
-        within: Callable[[Callable[[], None]], None] = lambda work: work(),
+        within: Callable[[Callable[[], None]], None] | None = None,
     ) -> threading.Thread:
         guarded = partial(self.guarded, name, work)
-        thread = threading.Thread(target=within, args=[guarded], name=name, daemon=True)
+        target = within or self.outside_the_pool
+        thread = threading.Thread(target=target, args=[guarded], name=name, daemon=True)
         thread.start()
         return thread
+
+    def outside_the_pool(self, work: Callable[[], None]) -> None:
+        """Do *work* on sessions of our own: tasks may keep all that the site's pool has."""
+        using = self.queues[0].using
+        connections[using] = unpooled(using)
+        work()
 
     def guarded(self, name: str, work: Callable[[], None]) -> None:
         """Do *work*; should it ever fail, the worker stops and its supervisor starts another."""

@@ -20,11 +20,11 @@ from functools import cached_property
 from typing import Any, Final
 
 from django.db import connections
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from django_leasequeue.models import WorkerName
 from django_leasequeue.queue import Queue
-from django_leasequeue.wakeups import LOCK_CLASS, own_connection
+from django_leasequeue.wakeups import LOCK_CLASS, is_direct, own_connection
 
 from .outage import OUTAGE, Outage
 from .readiness import CannotStartError
@@ -86,14 +86,6 @@ class SessionHold(Hold):
         place = self.session.settings_dict["NAME"]
         return self.ask("SELECT GET_LOCK(%s, 0)", digest(f"leasequeue {place} {self.name}").hex())
 
-    def is_direct(self) -> bool:
-        """Whether the session is the server's own: a proxy makes up a number for it."""
-        self.session = own_connection(self.using)
-        raw = self.session.connection
-        if self.session.vendor == "postgresql":
-            return bool(self.ask("SELECT pg_backend_pid()") == raw.info.backend_pid)
-        return bool(self.ask("SELECT CONNECTION_ID()") == raw.thread_id())
-
     def ask(self, sql: str, *params: Any) -> Any:
         with self.session.cursor() as cursor:
             cursor.execute(sql, params)
@@ -117,9 +109,13 @@ class RecordHold(Hold):
         self.holder = uuid.uuid4()
 
     def take(self) -> bool:
+        with self.queue.reached():
+            return self.take_or_renew()
+
+    def take_or_renew(self) -> bool:
         # Each statement stands for itself, so that no lock outlives it: what is ours or has
         # expired is renewed, what isn't there is put there, and then we look whose it is.
-        rows = WorkerName.objects.using(self.queue.using).filter(name=self.name)
+        rows = self.rows()
         now = self.queue.now()
         end = now + timedelta(seconds=EXPIRY_SECONDS)
         free = Q(holder=self.holder) | Q(expires_at__lte=now)
@@ -128,10 +124,12 @@ class RecordHold(Hold):
             rows.bulk_create([ours], ignore_conflicts=True)
         return rows.filter(holder=self.holder).exists()
 
+    def rows(self) -> QuerySet[WorkerName]:
+        return WorkerName.objects.using(self.queue.using).filter(name=self.name)
+
     def let_go(self) -> None:
         with suppress(*OUTAGE):  # it expires
-            rows = WorkerName.objects.using(self.queue.using)
-            rows.filter(name=self.name, holder=self.holder).delete()
+            self.rows().filter(holder=self.holder).delete()
 
 
 class HeldName:
@@ -190,14 +188,12 @@ def hold_of(name: str, queue: Queue) -> Hold:
     """The best hold that the queue's database has."""
     using = queue.options.listen_using or queue.using
     if connections[using].vendor in ("postgresql", "mysql"):
-        hold = SessionHold(name, using)
+        session = own_connection(using)
         try:
-            if hold.is_direct():
-                return hold
-        except OUTAGE:
-            hold.let_go()
-            raise
-        hold.let_go()
+            if is_direct(session):
+                return SessionHold(name, using)
+        finally:
+            session.close()
         logger.info("%r goes through a proxy: the name %r is held by a record", using, name)
     return RecordHold(name, queue)
 

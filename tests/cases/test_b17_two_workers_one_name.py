@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from django.db import connections
 
 from django_leasequeue.queue import Queue
 from django_leasequeue.testing.clock import FakeClock
-from django_leasequeue.worker.names import EXPIRY_SECONDS, Hold, RecordHold, SessionHold, hold_of
+from django_leasequeue.worker.names import (
+    EXPIRY_SECONDS,
+    NAME_CLASS,
+    Hold,
+    RecordHold,
+    SessionHold,
+    hold_of,
+)
 from tests.waiting import wait_for
 from tests.worker import tasks
-from tests.worker.conftest import Site, terminate_sessions, wait_until_said
+from tests.worker.conftest import Site, wait_until_said
 
 pytestmark = pytest.mark.django_db(databases=["default", "sqlite"], transaction=True)
 
@@ -72,46 +81,61 @@ def test_a_stopped_workers_name_is_free_at_once(site: Site) -> None:
     first.terminate()
     assert first.wait(10) == 0
 
-    held = hold_of("w", site.queue)
+    other = hold_of("w", site.queue)
 
-    assert held.take()
-    held.let_go()
-
-
-def test_a_name_lost_with_its_session_is_taken_again(postgres: Site) -> None:
-    """G50"""
-    first = postgres.start("--name", "w")
-    wait_until_said(first, "started")
-
-    terminate_sessions()
-    wait_until_said(first, "the database is back")
-
-    other = hold_of("w", postgres.queue)
-    wait_for(lambda: not free(other))
-    assert first.poll() is None
+    assert other.take()
     other.let_go()
 
 
-def free(hold: Hold) -> bool:
-    """Whether the name can be had; not kept."""
-    taken = hold.take()
+@pytest.fixture
+def other(postgres: Site) -> Iterator[Hold]:
+    """Somebody else who wants the name."""
+    hold = hold_of("w", postgres.queue)
+    yield hold
     hold.let_go()
-    return taken
 
 
-def test_a_worker_whose_name_was_taken_meanwhile_stops(postgres: Site) -> None:
+def test_a_name_lost_with_its_session_is_taken_again(postgres: Site, other: Hold) -> None:
     """G50"""
-    first: Any = postgres.start("--name", "w")
-    wait_until_said(first, "started")
+    worker = postgres.start("--name", "w")
+    wait_until_said(worker, "started")
 
-    terminate_sessions()
-    other = hold_of("w", postgres.queue)
+    lost = end_sessions_that_hold_a_name()
+
+    wait_for(lambda: sessions_that_hold_a_name() not in ([], lost), 20)
+    assert not other.take()
+    assert worker.poll() is None
+
+
+def test_a_worker_whose_name_was_taken_meanwhile_stops(postgres: Site, other: Hold) -> None:
+    """G50"""
+    worker: Any = postgres.start("--name", "w")
+    wait_until_said(worker, "started")
+    assert not other.take()
+
+    end_sessions_that_hold_a_name()
     wait_for(other.take)
 
-    assert first.wait(20) == 1
-    first.reader.join(5)
-    assert first.lines[-1] == "CommandError: another worker has taken the name 'w'\n"
-    other.let_go()
+    assert worker.wait(20) == 1
+    worker.reader.join(5)
+    assert worker.lines[-1] == "CommandError: another worker has taken the name 'w'\n"
+
+
+def sessions_that_hold_a_name() -> list[int]:
+    with connections["default"].cursor() as cursor:
+        cursor.execute(
+            "SELECT pid FROM pg_locks JOIN pg_database AS place ON place.oid = database"
+            " WHERE locktype = 'advisory' AND classid = %s AND datname = current_database()",
+            [NAME_CLASS],
+        )
+        return [pid for (pid,) in cursor.fetchall()]
+
+
+def end_sessions_that_hold_a_name() -> list[int]:
+    held = sessions_that_hold_a_name()
+    with connections["default"].cursor() as cursor:
+        cursor.execute("SELECT pg_terminate_backend(pid) FROM unnest(%s::int[]) pid", [held])
+    return held
 
 
 @pytest.mark.parametrize("kind", [SessionHold, RecordHold])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import pytest
 from django.db import connections
 
@@ -31,6 +34,27 @@ def test_sessions_are_bounded_by_the_threads_and_none_is_left(
             seen.append(sessions())
 
     assert max(seen) <= THREADS + OWN_SESSIONS
+    wait_for(lambda: sessions() == 0)
+
+
+def test_tasks_that_empty_the_sites_pool_keep_the_worker_from_nothing(postgres: Site) -> None:
+    """G39: it renews, claims, records and listens outside the pool."""
+    for _ in range(2):
+        postgres.enqueue(tasks.keep_a_connection, 3)
+
+    pool = json.dumps({"min_size": 1, "max_size": 2})
+    worker: Any = postgres.start("--threads=2", POOL=pool)
+    seen = []
+    while postgres.kinds().count("acked") < 2:
+        seen.append(sessions())
+        assert worker.poll() is None
+
+    assert max(seen) <= 2 + OWN_SESSIONS
+    kinds = postgres.kinds()
+    assert kinds.count("heartbeat") >= 4
+    assert "lapsed" not in kinds
+    worker.terminate()
+    assert worker.wait(15) == 0
     wait_for(lambda: sessions() == 0)
 
 

@@ -17,3 +17,6 @@ if "LISTEN_URL" in os.environ:
     DATABASES["direct"] = env.db_url("LISTEN_URL") | {"NAME": DATABASES["default"]["NAME"]}
     options: Any = TASKS["worker on default"]["OPTIONS"]
     options["listen_using"] = "direct"
+
+if "POOL" in os.environ:
+    DATABASES["default"].setdefault("OPTIONS", {})["pool"] = json.loads(os.environ["POOL"])

@@ -145,6 +145,13 @@ def ask_until_refused() -> None:
             raise
 
 
+@task(visibility=0.9)
+def keep_a_connection(seconds: float) -> int:
+    with transaction.atomic(using=place()):
+        Group.objects.using(place()).count()
+        return take_long.func(seconds)
+
+
 @task(visibility=30)
 def leave_details() -> Any:
     lease = current_lease()

@@ -18,11 +18,11 @@ from django.db import connection
 from django_leasequeue.stores.postgres import PostgresStore
 from django_leasequeue.stores.postgres.statements import FOLDER, statement
 
-LIVES = [UUID(int=n) for n in range(1, 11)]
-TOKENS = list(range(1, 11))
-TEXTS = [str(n) for n in range(10)]
+LIVES = [UUID(int=n) for n in range(1, 101)]
+TOKENS = list(range(1, 101))
+TEXTS = [str(n) for n in range(100)]
 ALL_TEXTS = {"paths": TEXTS, "payloads": TEXTS, "data": TEXTS, "tenants": TEXTS}
-CLAIM = {"queue": "q", "worker": "w", "limit": 10, "gate": True}
+CLAIM = {"queue": "q", "worker": "w", "limit": 100, "gate": True}
 
 # What each statement is given, and the indexes of the two big tables that it may use.
 HOT: dict[str, tuple[dict[str, Any], set[str]]] = {
@@ -34,7 +34,7 @@ HOT: dict[str, tuple[dict[str, Any], set[str]]] = {
             "ids": TEXTS,
             "keys": TEXTS,
             "priorities": TOKENS,
-            "run_ats": [None] * 10,
+            "run_ats": [None] * 100,
             "delays_us": TOKENS,
             "max_attempts": TOKENS,
             "visibilities_us": TOKENS,
@@ -87,7 +87,7 @@ HOT: dict[str, tuple[dict[str, Any], set[str]]] = {
         {"leasequeue_task_pkey"},
     ),
     "release": (
-        {"seqs": TOKENS, "tokens": TOKENS, "since": [datetime(2030, 1, 1, tzinfo=UTC)] * 10},
+        {"seqs": TOKENS, "tokens": TOKENS, "since": [datetime(2030, 1, 1, tzinfo=UTC)] * 100},
         {"leasequeue_task_pkey"},
     ),
     "redrive": (
@@ -137,7 +137,9 @@ SELECT lpad(to_hex(n), 32, '0')::uuid, 'enqueued', now(), 'q', '', 0
 """
 
 
-@pytest.fixture(params=["never analysed", "analysed while empty", "analysed"])
+@pytest.fixture(
+    params=["never analysed", "analysed while empty", "analysed while all waited", "analysed"]
+)
 def backlog(store: PostgresStore, request: pytest.FixtureRequest) -> Iterator[None]:
     """20,000 tasks: a quarter each visible, scheduled, leased and dead, of 50 tenants."""
     tables = ("leasequeue_task", "leasequeue_transition")
@@ -153,6 +155,15 @@ def backlog(store: PostgresStore, request: pytest.FixtureRequest) -> Iterator[No
             cursor.execute(load, {"rows": 20_000})
         if request.param == "analysed":
             cursor.execute("ANALYZE leasequeue_task, leasequeue_transition")
+        if request.param == "analysed while all waited":
+            # Leases come and go faster than statistics are made.
+            cursor.execute(
+                "UPDATE leasequeue_task SET state = 'ready', lane = 'now' WHERE state = 'leased'"
+            )
+            cursor.execute("ANALYZE leasequeue_task, leasequeue_transition")
+            cursor.execute(
+                "UPDATE leasequeue_task SET state = 'leased', lane = 'later' WHERE seq %% 4 = 1", {}
+            )
     yield
     with connection.cursor() as cursor:
         for table in tables:
@@ -208,7 +219,9 @@ def test_hot_statements_read_their_tables_by_index_only(backlog: None) -> None:
     assert {label: names for label, names in others.items() if names} == {}
 
 
-@pytest.mark.parametrize("backlog", ["never analysed", "analysed"], indirect=True)
+@pytest.mark.parametrize(
+    "backlog", ["never analysed", "analysed while all waited", "analysed"], indirect=True
+)
 def test_the_order_comes_from_the_index(backlog: None) -> None:
     """A sort below a LIMIT would read the whole backlog first.
 
@@ -219,7 +232,8 @@ def test_the_order_comes_from_the_index(backlog: None) -> None:
         for node in nodes(found):
             read = [n for n in nodes(node) if n.get("Relation Name") == "leasequeue_task"]
             assert not ("Sort" in node["Node Type"] and read), label
-            assert "Bitmap" not in node["Node Type"], label
+            if node["Node Type"] == "Bitmap Index Scan":
+                assert node["Index Name"] == "leasequeue_task_pkey", label  # rows picked already
 
 
 def test_every_statement_is_guarded_or_known_not_to_be() -> None:

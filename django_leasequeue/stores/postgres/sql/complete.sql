@@ -13,15 +13,20 @@ WITH clock AS MATERIALIZED (
 live AS MATERIALIZED (
     -- The guard stands where the lock is taken: a row that changed while we waited for it is
     -- judged again, before anything is logged.
-    SELECT task.seq, task.life, task.queue, task.tenant, task.attempt, task.token, task.worker,
-           finish.data
-      FROM unnest(%(seqs)s::bigint[], %(tokens)s::bigint[], %(data)s::text[])
-               AS finish (seq, token, data)
-      JOIN leasequeue_task AS task USING (seq, token)
-     WHERE task.state = 'leased'
-       AND task.visible_at > (SELECT now FROM clock)
-     ORDER BY task.seq
-       FOR UPDATE OF task
+    -- One by one: a planner who doesn't know how many are leased would rather read them all.
+    SELECT held.*, finish.data
+      FROM (SELECT *
+              FROM unnest(%(seqs)s::bigint[], %(tokens)s::bigint[], %(data)s::text[])
+                       AS given (seq, token, data)
+             ORDER BY seq) AS finish
+     CROSS JOIN LATERAL (
+           SELECT task.seq, task.life, task.queue, task.tenant, task.attempt, task.token,
+                  task.worker
+             FROM leasequeue_task AS task
+            WHERE task.seq = finish.seq AND task.token = finish.token
+              AND task.state = 'leased'
+              AND task.visible_at > (SELECT now FROM clock)
+              FOR UPDATE) AS held
 ),
 logged AS (
     INSERT INTO leasequeue_transition
@@ -32,4 +37,6 @@ logged AS (
 DELETE FROM leasequeue_task AS task
  USING live
  WHERE task.seq = live.seq
+   -- Once more, as few: a planner who expects many would rather read the whole table.
+   AND task.seq = ANY (ARRAY(SELECT seq FROM live))
 RETURNING task.token;

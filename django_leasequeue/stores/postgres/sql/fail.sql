@@ -16,22 +16,27 @@ WITH clock AS MATERIALIZED (
 live AS MATERIALIZED (
     -- The guard stands where the lock is taken: a row that changed while we waited for it is
     -- judged again, before anything is logged.
-    SELECT task.seq, task.life, task.queue, task.tenant, task.task_id, task.attempt, task.token,
-           task.worker, failure.kind, failure.summary, failure.data,
+    -- One by one: a planner who doesn't know how many are leased would rather read them all.
+    SELECT held.*, failure.kind, failure.summary, failure.data,
            CASE failure.kind
                 WHEN 'retried' THEN clock.now + failure.delay_us * interval '1 microsecond'
                 WHEN 'dead' THEN clock.now
            END AS visible_at,
            clock.now
       FROM clock,
-           unnest(%(seqs)s::bigint[], %(tokens)s::bigint[], %(kinds)s::text[],
-                  %(delays_us)s::bigint[], %(summaries)s::text[], %(data)s::text[])
-               AS failure (seq, token, kind, delay_us, summary, data)
-      JOIN leasequeue_task AS task USING (seq, token)
-     WHERE task.state = 'leased'
-       AND task.visible_at > (SELECT now FROM clock)
-     ORDER BY task.seq
-       FOR UPDATE OF task
+           (SELECT *
+              FROM unnest(%(seqs)s::bigint[], %(tokens)s::bigint[], %(kinds)s::text[],
+                          %(delays_us)s::bigint[], %(summaries)s::text[], %(data)s::text[])
+                       AS given (seq, token, kind, delay_us, summary, data)
+             ORDER BY seq) AS failure
+     CROSS JOIN LATERAL (
+           SELECT task.seq, task.life, task.queue, task.tenant, task.task_id, task.attempt,
+                  task.token, task.worker
+             FROM leasequeue_task AS task
+            WHERE task.seq = failure.seq AND task.token = failure.token
+              AND task.state = 'leased'
+              AND task.visible_at > (SELECT now FROM clock)
+              FOR UPDATE) AS held
 ),
 kept AS (
     UPDATE leasequeue_task AS task
@@ -44,11 +49,14 @@ kept AS (
            last_error = live.summary
       FROM live
      WHERE task.seq = live.seq AND live.kind IN ('retried', 'dead')
+           -- Once more, as few: a planner who expects many would rather read the whole table.
+       AND task.seq = ANY (ARRAY(SELECT seq FROM live))
 ),
 dropped AS (
     DELETE FROM leasequeue_task AS task
      USING live
      WHERE task.seq = live.seq AND live.kind = 'dropped'
+       AND task.seq = ANY (ARRAY(SELECT seq FROM live))
 ),
 logged AS (
     INSERT INTO leasequeue_transition

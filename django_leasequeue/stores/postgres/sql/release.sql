@@ -11,20 +11,27 @@ WITH clock AS MATERIALIZED (
     SELECT coalesce(%(now)s::timestamptz, statement_timestamp()) AS now
 ),
 live AS MATERIALIZED (
-    SELECT task.seq, lease.since
-      FROM unnest(%(seqs)s::bigint[], %(tokens)s::bigint[], %(since)s::timestamptz[])
-               AS lease (seq, token, since)
-      JOIN leasequeue_task AS task USING (seq, token)
-     WHERE task.state = 'leased'
-       AND task.visible_at > (SELECT now FROM clock)
-     ORDER BY task.seq
-       FOR NO KEY UPDATE OF task
+    -- One by one: a planner who doesn't know how many are leased would rather read them all.
+    SELECT held.seq, lease.since
+      FROM (SELECT *
+              FROM unnest(%(seqs)s::bigint[], %(tokens)s::bigint[], %(since)s::timestamptz[])
+                       AS given (seq, token, since)
+             ORDER BY seq) AS lease
+     CROSS JOIN LATERAL (
+           SELECT task.seq
+             FROM leasequeue_task AS task
+            WHERE task.seq = lease.seq AND task.token = lease.token
+              AND task.state = 'leased'
+              AND task.visible_at > (SELECT now FROM clock)
+              FOR NO KEY UPDATE) AS held
 ),
 released AS (
     UPDATE leasequeue_task AS task
        SET state = 'ready', lane = 'now', attempt = task.attempt - 1, visible_at = live.since
       FROM live
      WHERE task.seq = live.seq
+           -- Once more, as few: a planner who expects many would rather read the whole table.
+       AND task.seq = ANY (ARRAY(SELECT seq FROM live))
  RETURNING task.*
 ),
 logged AS (

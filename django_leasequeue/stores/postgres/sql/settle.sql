@@ -31,6 +31,8 @@ settled AS (
            live_key = CASE WHEN late.over THEN NULL ELSE task.dedupe_key END
       FROM late
      WHERE task.seq = late.seq
+           -- Once more, as few: a planner who expects many would rather read the whole table.
+       AND task.seq = ANY (ARRAY(SELECT seq FROM late))
  RETURNING task.*, CASE WHEN late.over THEN 'dead' WHEN late.leased THEN 'lapsed' END AS kind
 ),
 logged AS (

@@ -50,7 +50,8 @@ class Session:
 
     def __init__(self) -> None:
         self.altered: set[str] = set()
-        for connection in connections.all():
+        self.connections = connections.all()
+        for connection in self.connections:
             connection.execute_wrappers.append(self.watch)
 
     def watch(
@@ -63,16 +64,28 @@ class Session:
 
     def restore(self) -> None:
         """Close what was left open or was altered by the site's code, and empty the query log."""
+        if not self.used():
+            return
         reset_queries()
-        for connection in connections.all(initialized_only=True):
+        for connection in self.connections:
             if left_open(connection) or not self.is_clean(connection):
                 drop(connection)
         self.altered.clear()
 
     def tidy(self) -> None:
         """Close what is broken or too old, too, as Django does after a request."""
-        self.restore()
-        close_old_connections()
+        if self.used():
+            self.restore()
+            close_old_connections()
+
+    def used(self) -> bool:
+        """Whether there is anything to look after: most tasks are over in microseconds."""
+        return any(
+            connection.connection is not None
+            or connection.queries_log
+            or connection.in_atomic_block
+            for connection in self.connections
+        )
 
     def is_clean(self, connection: BaseDatabaseWrapper) -> bool:
         return connection.alias not in self.altered

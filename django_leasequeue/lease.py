@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
@@ -49,8 +49,8 @@ class Lease:
     dedupe_key: str | None = None
     priority: int = 0
     path: str = ""
-    payload_text: str = "null"
-    details_text: str | None = None
+    payload_text: str = field(default="null", repr=False)  # what prints a lease may be a log
+    details_text: str | None = field(default=None, repr=False)
     renewed: bool = True
 
     @property

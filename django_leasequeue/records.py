@@ -34,7 +34,7 @@ class Disposition(StrEnum):
 class NewTask:
     """One task to enqueue; what is None comes from the queue's policy. Times in seconds."""
 
-    payload: Any
+    payload: Any = field(repr=False)
     id: str | None = None
     tenant: str = ""
     priority: int = 0
@@ -55,7 +55,7 @@ class Admitted:
     tenant: str
     path: str
     priority: int
-    payload: str
+    payload: str = field(repr=False)
     dedupe_key: str | None
     run_after: datetime | timedelta | None
     max_attempts: int
@@ -135,7 +135,7 @@ class DeadLetter:
     id: str
     tenant: str
     path: str
-    payload: Any
+    payload: Any = field(repr=False)
     attempts: int
     error: str
     at: datetime

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import Enum, StrEnum
 from typing import Any, Final, Protocol
@@ -79,8 +79,8 @@ class Transition:
     visible_at: datetime | None = None
     position: int = 0
     id: str | None = None
-    payload: str | None = None
-    data: str | None = None
+    payload: str | None = field(default=None, repr=False)
+    data: str | None = field(default=None, repr=False)
 
     @property
     def facts(self) -> Mapping[str, Any]:
@@ -99,7 +99,7 @@ class TaskRecord:
     tenant: str
     id: str
     path: str
-    payload: str
+    payload: str = field(repr=False)
     priority: int
     dedupe_key: str | None
     max_attempts: int
@@ -112,7 +112,7 @@ class TaskRecord:
     token: int | None = None
     worker: str | None = None
     leased_at: datetime | None = None
-    details: str | None = None
+    details: str | None = field(default=None, repr=False)
     last_error: str = ""
 
     @property

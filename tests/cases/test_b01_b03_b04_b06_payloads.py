@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.contrib.auth.models import Group
@@ -25,6 +28,10 @@ UNSTORABLE = [
     {"x": [1.0, math.nan]},
     {"v": {1, 2}},
     {"v": object()},
+    {"v": uuid4()},
+    {"v": Decimal(1)},
+    {"v": datetime(2026, 1, 1, tzinfo=UTC)},
+    {"v": Group(name="a")},
 ]
 
 

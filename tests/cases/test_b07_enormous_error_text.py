@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from django_leasequeue import Queue
 from django_leasequeue.compat import TaskResultStatus
+from tests.admin.desk import Desk, number, poll
 from tests.worker import tasks
 from tests.worker.conftest import Site
 
@@ -26,3 +28,15 @@ def test_enormous_errors_end_as_the_policy_says_and_the_work_goes_on(site: Site)
     assert [result.attempts for result in enormous] == [2, 2, 2]
     assert all(len(error.traceback) < 20_000 for result in enormous for error in result.errors)
     assert [result.return_value for result in healthy] == list(range(1, 11))
+
+
+def test_the_page_of_such_a_task_opens(desk: Desk, emails: Queue) -> None:
+    """G37"""
+    emails.enqueue({}, id="a")
+    emails.fail(poll(emails), ValueError("x" * 20_000_000), retryable=False)
+
+    answer = desk.story(number(emails, "a"))
+
+    assert answer.status_code == 200
+    assert len(answer.content) < 100_000
+    assert "[cut: " in answer.content.decode()

@@ -11,7 +11,7 @@ from tests.worker.conftest import Site
 pytestmark = pytest.mark.django_db(databases=["default", "sqlite"], transaction=True)
 
 
-@pytest.mark.parametrize("kind", ["object", "set", "large", "deep"])
+@pytest.mark.parametrize("kind", ["object", "set", "large", "deep", "nan"])
 def test_the_work_is_done_once_and_the_result_is_a_marked_note(site: Site, kind: str) -> None:
     """G37"""
     result = site.enqueue(tasks.return_unstorable, kind)

@@ -12,11 +12,22 @@ pytestmark = pytest.mark.django_db(databases=["default", "sqlite"], transaction=
 
 def test_tasks_that_never_let_go_of_the_interpreter_are_renewed_all_the_same(site: Site) -> None:
     """G39"""
-    results = [site.enqueue(tasks.compute, 3.5) for _ in range(3)]
+    results = [site.enqueue(tasks.compute, 3.5) for _ in range(4)]
 
-    site.drain(threads=3)
+    site.drain(threads=4)
 
     for result in results:
         result.refresh()
-    assert [result.return_value for result in results] == [1, 1, 1]
+    assert [result.return_value for result in results] == [1, 1, 1, 1]
     assert "lapsed" not in site.kinds()
+
+
+def test_an_async_task_that_blocks_its_loop_is_renewed_all_the_same(site: Site) -> None:
+    """G39"""
+    result = site.enqueue(tasks.block_the_loop, 2.5)
+
+    site.drain()
+
+    result.refresh()
+    assert result.return_value == 1
+    assert site.kinds().count("heartbeat") >= 2

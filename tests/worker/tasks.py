@@ -258,6 +258,7 @@ def return_unstorable(kind: str) -> Any:
     for _ in range(10_000):
         nested = [nested]
     values = {"object": object(), "set": {1}, "large": ["x" * 1000] * 5000, "deep": nested}
+    values["nan"] = float("nan")
     return values[kind]
 
 
@@ -341,6 +342,27 @@ async def give_up_charging() -> str:
     with suppress(asyncio.CancelledError):
         await charging
     return "cancelled" if charging.cancelled() else "charged"
+
+
+@task(max_attempts=1)
+def open_undecodable() -> None:
+    """As os.listdir gives names that are no UTF-8."""
+    name = "caf\udce9.txt"
+    raise FileNotFoundError(f"not there: {name}")
+
+
+@task(visibility=0.9)
+async def block_the_loop(seconds: float) -> int:
+    time.sleep(seconds)
+    return current_lease().attempt
+
+
+@task(max_attempts=3)
+def pay(card: str, fails: bool) -> str:
+    """Fails in words of its own, which don't quote its argument."""
+    if fails:
+        raise ValueError("refused by the bank")
+    return card
 
 
 @task()

@@ -324,7 +324,7 @@ def test_eight_claimers_share_200_tasks(
 
 
 def test_bulk_enqueues_in_opposite_orders_never_fail(store: PostgresStore) -> None:
-    """G27: Ids and keys cross, so that no single order of inserts could rule a deadlock out."""
+    """G27, B24: Ids and keys cross: no single order of inserts could rule a deadlock out."""
 
     def enqueuer(step: int) -> int:
         stored = 0

@@ -1,4 +1,4 @@
-"""No hot statement may read the table: its cost must not grow with the backlog.
+"""No hot statement may read the table: its cost must not grow with the backlog (B46).
 
 Plans are looked at as the server would keep them for any parameters, and as it makes them for
 these; on tables that nobody has analysed since the load, and on analysed ones.

@@ -90,6 +90,8 @@ class LeaseTaskBackend(BaseTaskBackend):
             positive("timeout", task.timeout)
         if task.backoff is not None and not callable(task.backoff):
             raise InvalidTaskError("backoff must be a function")
+        if not isinstance(task.atomic, bool):
+            raise InvalidTaskError("atomic must be True or False")
         if task.atomic and iscoroutinefunction(task.func):
             raise InvalidTaskError("atomic is for sync functions: async code has no transactions")
         self.lease_options.policy_of(task.queue_name).limits(

@@ -120,6 +120,7 @@ def test_a_function_that_no_worker_could_find_is_refused_at_definition(
         ({"visibility": 60, "max_lease": 30}, "max_lease must not be smaller than visibility"),
         ({"timeout": math.nan}, "timeout must be from"),
         ({"backoff": 5}, "backoff must be a function"),
+        ({"atomic": "default"}, "atomic must be True or False"),
         ({"queue_name": "nowhere"}, "Queue 'nowhere' is not valid for backend"),
         ({"takes_context": True}, "first argument of 'context'"),
     ],

@@ -35,6 +35,7 @@ from .records import (
 )
 from .stores import store_for
 from .stores.base import BATCH, REFUSED, Clock, Failure, Finish, Store
+from .stores.mysql import UNAVAILABLE, number
 from .story import dead_letter
 from .transitions import Kind, TaskRecord
 from .wakeups import Wake
@@ -529,9 +530,9 @@ class Queue(AsyncQueueMixin):
         try:
             yield
         except (OperationalError, InterfaceError, InternalError) as error:
-            if not unavailable(error):
-                raise
             connection = connections[self.using]
+            if not unavailable(error, connection.vendor):
+                raise
             if not connection.in_atomic_block:
                 if isinstance(error, InternalError):
                     connection.close()  # usable, but to the server that was the primary
@@ -558,9 +559,11 @@ def names(ids: Iterable[str]) -> list[str]:
     return [validation.name("id", id) for id in ids]
 
 
-def unavailable(error: Exception) -> bool:
+def unavailable(error: Exception, vendor: str) -> bool:
     """Whether *error* is about reaching the database, not about a conflict or the statement."""
     cause = error.__cause__
+    if vendor == "mysql":
+        return isinstance(error, InterfaceError) or number(error) in UNAVAILABLE
     if isinstance(error, InternalError):
         return getattr(cause, "sqlstate", None) == READ_ONLY
     conflict = (getattr(cause, "sqlstate", None) or "").startswith("40")

@@ -12,6 +12,7 @@ from hypothesis import settings
 
 from django_leasequeue import Queue
 from django_leasequeue.testing.clock import FakeClock
+from tests.databases import ALIASES, NAMES
 
 MakeQueue = Callable[..., Queue]
 
@@ -20,22 +21,22 @@ settings.register_profile("nightly", max_examples=1000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 
-def database(alias: str, id: str) -> ParameterSet:
+def database(alias: str) -> ParameterSet:
     marks = pytest.mark.django_db(databases=[alias], transaction=True)
-    return pytest.param(alias, marks=marks, id=id)
+    return pytest.param(alias, marks=marks, id=NAMES[alias])
 
 
-DATABASES = [database("default", "postgres"), database("sqlite", "sqlite")]
+DATABASES = [database(alias) for alias in ALIASES]
 on_databases = pytest.mark.parametrize("make_queue", DATABASES, indirect=True)
 """For what the model can't have: transactions."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark who uses both databases: only what marks name before the first test is made."""
-    both = pytest.mark.django_db(databases=["default", "sqlite"])
+    """Mark who uses all databases: only what marks name before the first test is made."""
+    all_of_them = pytest.mark.django_db(databases=ALIASES)
     for item in items:
         if "both_databases" in getattr(item, "fixturenames", ()):
-            item.add_marker(both)
+            item.add_marker(all_of_them)
 
 
 @pytest.fixture

@@ -1,7 +1,8 @@
-"""Settings of the tests: the example's, on two databases at once.
+"""Settings of the tests: the example's, on several databases at once.
 
 ``default`` is the PostgreSQL that ``example_project.pytest_devdb`` started, or DATABASE_URL;
-``sqlite`` is a file, because threads must not share an in-memory database's one connection.
+``sqlite`` is a file, because threads must not share an in-memory database's one connection;
+``mariadb`` is there where the plugin found one to start, or MARIADB_URL names it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 os.environ.setdefault("SECRET_KEY", "of the tests")
 
 from example_project.settings import *  # noqa: F403
-from example_project.settings import DATABASES, TASKS, with_two_writers
+from example_project.settings import DATABASES, TASKS, env, with_two_writers
 
 FOLDER = Path(tempfile.mkdtemp(prefix="leasequeue-tests-"))
 atexit.register(shutil.rmtree, FOLDER, ignore_errors=True)
@@ -23,6 +24,11 @@ atexit.register(shutil.rmtree, FOLDER, ignore_errors=True)
 DATABASES["sqlite"] = with_two_writers(
     {"ENGINE": "django.db.backends.sqlite3", "NAME": str(FOLDER / "unused.sqlite3")}
 )
+if MARIADB_URL := env.str("MARIADB_URL", default=""):
+    import pymysql  # needs no compiler, unlike mysqlclient; a site chooses for itself
+
+    pymysql.install_as_MySQLdb()
+    DATABASES["mariadb"] = env.db_url_config(MARIADB_URL) | {"TEST": {"DEPENDENCIES": []}}
 for alias in DATABASES:
     if DATABASES[alias]["ENGINE"].endswith("sqlite3"):
         DATABASES[alias]["TEST"] = {"NAME": str(FOLDER / f"{alias}.sqlite3")}

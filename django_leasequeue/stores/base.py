@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 from uuid import UUID
 
-from django.db import connections, transaction
+from django.db import OperationalError, connections, transaction
 from django.dispatch import Signal
 
 from .. import signals
@@ -31,6 +31,8 @@ from ..transitions import Kind, TaskRecord, Transition, lost_reason
 
 REFUSED: Final = "refused"  # what the tallies call the calls on lost leases
 BATCH: Final = 100  # rows a settling or operator's statement touches at a time
+REPEATS_MAX: Final = 200  # each time somebody else got on, so that this ends long before
+Answer = TypeVar("Answer")
 
 
 class Clock(Protocol):
@@ -217,6 +219,22 @@ class Store(ABC):
             behind: log position to go on from.
             size: rows of the log to look at, at most.
         """
+
+    def repeated(self, act: Callable[[], Answer]) -> Answer:
+        """Do *act*, again where the server asks for it; inside a transaction the caller has to."""
+        if not connections[self.using].get_autocommit():
+            return act()
+        for _ in range(REPEATS_MAX):
+            try:
+                return act()
+            except OperationalError as error:
+                if not self.lost_a_conflict(error):
+                    raise
+        return act()
+
+    def lost_a_conflict(self, error: OperationalError) -> bool:
+        """Whether *error* says: rolled back because of others, try again."""
+        return False
 
     def lost_reason(self, lease: Lease) -> LostReason | None:
         """Why *lease* isn't live; None where it is. Takes no lock."""

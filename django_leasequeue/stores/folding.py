@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
+from functools import partial, wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
+from uuid import UUID
 
 from ..lease import Lease
 from ..records import Admitted, EnqueuedTask, RedriveBatch
@@ -29,7 +31,22 @@ from ..transitions import (
     follow,
     overdue,
 )
-from .base import BATCH, Failure, Finish, Store
+from .base import BATCH, Answer, Failure, Finish, Store
+
+Given = ParamSpec("Given")
+Mover = TypeVar("Mover", bound="FoldingStore")
+
+
+def move(
+    make: Callable[Concatenate[Mover, Given], Answer],
+) -> Callable[Concatenate[Mover, Given], Answer]:
+    """A method that is one move, made again where the database asks for it."""
+
+    @wraps(make)
+    def made(self: Mover, /, *args: Given.args, **kwargs: Given.kwargs) -> Answer:
+        return self.repeated(partial(make, self, *args, **kwargs))
+
+    return made
 
 
 class FoldingStore(Store):
@@ -51,12 +68,19 @@ class FoldingStore(Store):
         """Write *after* in the place of *before*; None is a task that isn't held."""
 
     @abstractmethod
+    def look(self, **match: Any) -> list[TaskRecord]:
+        """The held tasks with these attributes, as stored, in enqueue order.
+
+        Args:
+            match: attribute and value, or a set of values.
+        """
+
+    @abstractmethod
     def lock(self, *, wait: bool = True, **match: Any) -> list[TaskRecord]:
-        """The held tasks with these attributes, locked, in enqueue order.
+        """As ``look``, locked.
 
         Args:
             wait: for rows that others have locked; else they are left out.
-            match: attribute and value, or a set of values.
         """
 
     @abstractmethod
@@ -81,11 +105,18 @@ class FoldingStore(Store):
     def take_turn(self, queue: str, tenant: str, token: int) -> None:
         """Remember that *tenant* was served last, by the lease *token*."""
 
+    def find(self, life: UUID) -> TaskRecord | None:
+        return next(iter(self.look(life=life)), None)
+
+    def held(self, queue: str, id: str, tenant: str) -> TaskRecord | None:
+        return next(iter(self.look(queue=queue, tenant=tenant, id=id)), None)
+
     def append(self, task: TaskRecord | None, transition: Transition) -> TaskRecord | None:
         """Log *transition* and write the task it folds into, which comes back."""
         logged = self.log(transition)
         after = fold(task, logged)
-        self.project(task, after, logged.at)
+        if after is not task:
+            self.project(task, after, logged.at)
         if task:
             self.announce([(task.id, logged)])
         return after
@@ -102,6 +133,7 @@ class FoldingStore(Store):
         late = overdue(task, now)
         return self.kept(task, late) if late else task
 
+    @move
     def enqueue(self, queue: str, tasks: Sequence[Admitted]) -> list[EnqueuedTask]:
         with self.moving() as now:
             return [self.enqueue_one(queue, task, now) for task in tasks]
@@ -125,7 +157,7 @@ class FoldingStore(Store):
 
     def holder(self, queue: str, task: Admitted, now: datetime) -> TaskRecord | None:
         """The task that holds the new one's id, else the one that holds its key."""
-        for held in self.lock(queue=queue, tenant=task.tenant, id=task.id):
+        for held in self.lock_unless_running(now, queue=queue, tenant=task.tenant, id=task.id):
             return self.written_down(held, now)
         return self.key_holder(queue, task.tenant, task.dedupe_key, now)
 
@@ -135,10 +167,17 @@ class FoldingStore(Store):
         """The live task that holds *key*; one that is dead by the clock is written down as such."""
         if key is None:
             return None
-        for held in self.lock(queue=queue, tenant=tenant, live_key=key):
+        for held in self.lock_unless_running(now, queue=queue, tenant=tenant, live_key=key):
             settled = self.written_down(held, now)
             return settled if settled.live_key else None
         return None
+
+    def lock_unless_running(self, now: datetime, **match: Any) -> list[TaskRecord]:
+        """As ``lock``; a running task may be left unlocked.
+
+        It has begun without what the caller's transaction changes, and may need its heartbeats.
+        """
+        return self.lock(**match)
 
     def claim(self, queue: str, *, worker: str, limit: int) -> list[Lease]:
         leases: list[Lease] = []
@@ -149,6 +188,7 @@ class FoldingStore(Store):
                 break
         return leases
 
+    @move
     def take(self, queue: str, worker: str, limit: int) -> list[Lease]:
         """Lease up to *limit* tasks of those that are written down as visible."""
         with self.moving() as now:
@@ -192,6 +232,7 @@ class FoldingStore(Store):
         )
         return lease_on(self.kept(task, leased), task)
 
+    @move
     def heartbeat(self, lease: Lease, details: str | None) -> Lease | None:
         # Asked without a lock first: what isn't live is refused though others hold the row.
         if not live(self.find(lease.life), lease, self.now()):
@@ -206,6 +247,7 @@ class FoldingStore(Store):
                 return renewed(lease, self.kept(task, beat), now)
         return replace(lease, renewed=False)
 
+    @move
     def complete(self, finishes: Sequence[Finish]) -> set[int]:
         results = {finish.lease.token: finish.result for finish in finishes}
         with self.moving() as now:
@@ -215,6 +257,7 @@ class FoldingStore(Store):
                 self.append(task, follow(task, Kind.ACKED, now, result=result))
         return set(tasks)
 
+    @move
     def fail(self, failures: Sequence[Failure]) -> set[int]:
         failed = {failure.lease.token: failure for failure in failures}
         with self.moving() as now:
@@ -223,6 +266,7 @@ class FoldingStore(Store):
                 self.append(task, consequence(task, failed[token], now))
         return set(tasks)
 
+    @move
     def release(self, leases: Sequence[Lease]) -> set[int]:
         given = {lease.token: lease for lease in leases}
         with self.moving() as now:
@@ -245,6 +289,7 @@ class FoldingStore(Store):
             if task.token in tokens and as_of(task, now).state is State.LEASED
         }
 
+    @move
     def settle(self, queue: str, *, limit: int = BATCH) -> int:
         with self.moving() as now:
             tasks = self.due(queue, now, limit)
@@ -253,6 +298,7 @@ class FoldingStore(Store):
                     self.project(task, task, now)  # only its delay is over: that is no event
         return len(tasks)
 
+    @move
     def adopt(self, queue: str, worker: str) -> list[TaskRecord]:
         with self.moving() as now:
             return [
@@ -265,6 +311,7 @@ class FoldingStore(Store):
         kind = Kind.DEAD if task.last_attempt else Kind.LAPSED
         return self.kept(task, follow(task, kind, now, visible_at=now, adopted_by=worker))
 
+    @move
     def redrive(
         self,
         queue: str,
@@ -290,14 +337,29 @@ class FoldingStore(Store):
             return f"not dead: {state}"
         for task in self.lock(life=seen.life, state=seen.state, token=seen.token, wait=False):
             letter = self.written_down(task, now)
-            holder = self.key_holder(letter.queue, letter.tenant, letter.dedupe_key, now)
-            if holder:
-                return f"key {letter.dedupe_key!r} is held by {holder.id}"
+            if taken := self.key_taken(letter, now):
+                return taken
             back = follow(letter, Kind.REDRIVEN, now, attempt=0, visible_at=now, **facts)
             self.append(letter, back)
             return None
         return "busy"
 
+    def key_taken(self, letter: TaskRecord, now: datetime) -> str | None:
+        """Why *letter* can't have its key back; never waits for who has it."""
+        if letter.dedupe_key is None:
+            return None
+        key = {"queue": letter.queue, "tenant": letter.tenant, "live_key": letter.dedupe_key}
+        for holder in self.look(**key):
+            if as_of(holder, now).state is not State.DEAD:
+                return f"key {letter.dedupe_key!r} is held by {holder.id}"
+            # Dead by the clock alone: once that is written down, it has let go.
+            locked = self.lock(life=holder.life, token=holder.token, wait=False)
+            if not locked:
+                return "busy"
+            self.written_down(locked[0], now)
+        return None
+
+    @move
     def cancel(
         self, queue: str, id: str, *, tenant: str, by: str | None, reason: str | None
     ) -> bool:

@@ -17,7 +17,7 @@ from uuid import UUID
 
 from ..records import All, Depth
 from ..transitions import Kind, State, TaskRecord, Transition, as_of, overdue
-from .base import BATCH, Clock, Pruned
+from .base import BATCH, Answer, Clock, Pruned
 from .folding import FoldingStore
 
 Name = tuple[str, str, str, str]
@@ -62,6 +62,9 @@ class MemoryStore(FoldingStore):
         finally:
             self.in_move = False
 
+    def repeated(self, act: Callable[[], Answer]) -> Answer:
+        return act()
+
     def on_commit(self, act: Callable[[], None], *, once: bool = True) -> None:
         with self.mutex:
             if self.in_move:
@@ -93,9 +96,9 @@ class MemoryStore(FoldingStore):
 
     def lock(self, *, wait: bool = True, **match: Any) -> list[TaskRecord]:
         """Nothing is locked by others: a move has the whole store."""
-        return self.matching(**match)
+        return self.look(**match)
 
-    def matching(self, **match: Any) -> list[TaskRecord]:
+    def look(self, **match: Any) -> list[TaskRecord]:
         with self.mutex:
             tasks = [task for task in self.candidates(match) if matches(task, match)]
         return sorted(tasks, key=lambda task: task.seq)
@@ -113,11 +116,11 @@ class MemoryStore(FoldingStore):
         return [self.tasks[life] for life in lives if life in self.tasks]
 
     def visible(self, queue: str, now: datetime) -> list[TaskRecord]:
-        tasks = self.matching(queue=queue, state=State.READY)
+        tasks = self.look(queue=queue, state=State.READY)
         return [task for task in tasks if task.visible_at <= now]
 
     def due(self, queue: str, now: datetime, limit: int) -> list[TaskRecord]:
-        leased = self.matching(queue=queue, state=State.LEASED)
+        leased = self.look(queue=queue, state=State.LEASED)
         late = [task for task in leased if task.visible_at <= now]
         return sorted(late, key=lambda task: task.visible_at)[:limit]
 
@@ -144,12 +147,6 @@ class MemoryStore(FoldingStore):
     def take_turn(self, queue: str, tenant: str, token: int) -> None:
         self.turns[queue] = tenant
 
-    def find(self, life: UUID) -> TaskRecord | None:
-        return next(iter(self.matching(life=life)), None)
-
-    def held(self, queue: str, id: str, tenant: str) -> TaskRecord | None:
-        return next(iter(self.matching(queue=queue, tenant=tenant, id=id)), None)
-
     def history(self, lives: Iterable[UUID], *, since: int = 0) -> list[Transition]:
         wanted = set(lives)
         with self.mutex:
@@ -158,7 +155,7 @@ class MemoryStore(FoldingStore):
 
     def as_of_now(self, queue: str) -> list[TaskRecord]:
         now = self.now()
-        return [as_of(task, now) for task in self.matching(queue=queue)]
+        return [as_of(task, now) for task in self.look(queue=queue)]
 
     def dead(
         self, queue: str, *, tenant: str | All, after: int = 0, limit: int = BATCH
@@ -167,7 +164,7 @@ class MemoryStore(FoldingStore):
         match = {} if isinstance(tenant, All) else {"tenant": tenant}
         letters = [
             task
-            for task in self.matching(queue=queue, **match)
+            for task in self.look(queue=queue, **match)
             if task.seq > after and as_of(task, now).state is State.DEAD
         ]
         return letters[:limit]
@@ -196,7 +193,7 @@ class MemoryStore(FoldingStore):
         now = self.now()
         with self.mutex:
             happened = [t.kind for t in self.transitions if t.queue == queue]
-            late = [overdue(task, now) for task in self.matching(queue=queue)]
+            late = [overdue(task, now) for task in self.look(queue=queue)]
             tallied = {kind: n for (of, kind), n in self.tallies.items() if of == queue}
         return Counter([*happened, *(t.kind for t in late if t)]) + Counter(tallied)
 

@@ -1,30 +1,37 @@
 """The store for databases without a store of their own: the moves of ``folding`` through the ORM.
 
 SQLite has one writer at a time: a transaction holds the whole database, and there are no rows to
-lock. Elsewhere rows are locked by SELECT ... FOR UPDATE.
+lock.
+
+MariaDB and MySQL lock the rows that a statement reads, not those that it finds: what passes by a
+row on its way locks it, too, or waits for it. So rows are locked one at a time by a unique key, or
+along an index that leads to nothing else.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
-from django.db import OperationalError, connections, transaction
+from django.db import IntegrityError, OperationalError, connections, transaction
 from django.db.models import Count, F, Min, Q, QuerySet
 
 from ..lease import Lease
 from ..models import Task, TaskTransition, Turn, dead_at
-from ..records import All, Depth
-from ..transitions import Kind, State, TaskRecord, Transition
+from ..records import Admitted, All, Depth, EnqueuedTask
+from ..transitions import Kind, State, TaskRecord, Transition, as_of
 from . import pruning, tallies
-from .base import BATCH, Pruned
-from .folding import FoldingStore
+from .base import BATCH, REPEATS_MAX, Pruned
+from .folding import FoldingStore, move
+from .mysql import CONFLICTS, DUPLICATE_KEY, number
 
 TURNS_KEPT: Final = 1000  # claims in flight may still write places that they read this long ago
+READ_COMMITTED: Final = "read committed"
 BEAT_WAIT_MS: Final = 100  # how long a heartbeat waits for another writer of a SQLite database
 WRITTEN_ANEW: Final = (
     "state",
@@ -39,6 +46,10 @@ WRITTEN_ANEW: Final = (
 )
 
 
+class TakenMeanwhile(Exception):
+    """Another transaction has stored the same id or dedupe key."""
+
+
 class PortableStore(FoldingStore):
     """The tasks of one database that Django knows."""
 
@@ -50,6 +61,11 @@ class PortableStore(FoldingStore):
     @property
     def transitions(self) -> QuerySet[TaskTransition]:
         return QuerySet(TaskTransition, using=self.using)
+
+    @property
+    def on_mysql(self) -> bool:
+        """Whether this is MariaDB or MySQL: Django has one word for both."""
+        return connections[self.using].vendor == "mysql"
 
     def now(self) -> datetime:
         if self.clock:
@@ -65,9 +81,28 @@ class PortableStore(FoldingStore):
 
     @contextmanager
     def moving(self) -> Iterator[datetime]:
+        self.read_what_is_committed()
         # The clock is read when the transaction has begun: SQLite may have waited for others.
         with transaction.atomic(using=self.using):
             yield self.now()
+
+    def read_what_is_committed(self) -> None:
+        """On MariaDB and MySQL, see to the isolation of the move that follows.
+
+        REPEATABLE READ, a server's default, would lock the gaps between rows as well. Django asks
+        for READ COMMITTED unless a site's settings name another one.
+        """
+        connection = connections[self.using]
+        if not self.on_mysql or not connection.get_autocommit():
+            return
+        connection.ensure_connection()
+        if connection.isolation_level != READ_COMMITTED:  # type: ignore[attr-defined]
+            # By the driver's own cursor: it is for the next transaction, and alters no session.
+            with connection.wrap_database_errors, connection.connection.cursor() as cursor:
+                cursor.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
+
+    def lost_a_conflict(self, error: OperationalError) -> bool:
+        return self.on_mysql and number(error) in CONFLICTS
 
     def log(self, transition: Transition) -> Transition:
         row = TaskTransition(
@@ -102,24 +137,75 @@ class PortableStore(FoldingStore):
         elif before:
             self.tasks.filter(seq=before.seq).delete()
 
+    def enqueue_one(self, queue: str, task: Admitted, now: datetime) -> EnqueuedTask:
+        for _ in range(REPEATS_MAX if self.on_mysql else 0):
+            with suppress(TakenMeanwhile), self.seeing_who_was_faster():
+                return super().enqueue_one(queue, task, now)
+        return super().enqueue_one(queue, task, now)
+
+    def redrive_one(self, seen: TaskRecord, now: datetime, **facts: str | None) -> str | None:
+        if not self.on_mysql:
+            return super().redrive_one(seen, now, **facts)
+        with suppress(TakenMeanwhile), self.seeing_who_was_faster():
+            return super().redrive_one(seen, now, **facts)
+        return "busy"  # an enqueue has just taken the letter's key
+
+    @contextmanager
+    def seeing_who_was_faster(self) -> Iterator[None]:
+        """Undo what is done inside where somebody has stored its id or key since we looked."""
+        try:
+            with transaction.atomic(using=self.using):
+                yield
+        except IntegrityError as error:
+            if number(error) != DUPLICATE_KEY:
+                raise
+            raise TakenMeanwhile from error
+
+    def look(self, **match: Any) -> list[TaskRecord]:
+        return [row.record for row in self.tasks.filter(**lookups(match)).order_by("seq")]
+
     def lock(self, *, wait: bool = True, **match: Any) -> list[TaskRecord]:
-        rows = self.for_update(self.tasks.filter(**lookups(match)), wait=wait)
-        return [row.record for row in rows.order_by("seq")]
+        if not self.on_mysql:
+            return self.look(**match)
+        rows = self.tasks.filter(**lookups(match))
+        if "id" in match or "live_key" in match:
+            # Waits for who is about to store it, too.
+            return [row.record for row in self.for_update(rows, wait=wait)]
+        numbers = list(rows.order_by("seq").values_list("seq", flat=True))
+        one_by_one = (self.for_update(rows.filter(seq=seq), wait=wait) for seq in numbers)
+        return [row.record for found in one_by_one for row in found]
+
+    def lock_unless_running(self, now: datetime, **match: Any) -> list[TaskRecord]:
+        connection = connections[self.using]
+        # A look that is older than the statement might find a task that has left.
+        if self.on_mysql and connection.isolation_level == READ_COMMITTED:  # type: ignore[attr-defined]
+            found = self.look(**match)
+            if found and all(as_of(task, now).state is State.LEASED for task in found):
+                return found
+        return self.lock(**match)
 
     def for_update(self, rows: QuerySet[Task], *, wait: bool) -> QuerySet[Task]:
-        skips = connections[self.using].features.has_select_for_update_skip_locked
-        return rows.select_for_update(skip_locked=skips and not wait)
+        return rows.select_for_update(skip_locked=not wait)
+
+    def unlocked(self, rows: QuerySet[Task], index: str) -> list[TaskRecord]:
+        """The *rows* that nobody has locked, locked; *index* has them in their order."""
+        if not self.on_mysql:
+            return [row.record for row in rows]
+        wanted = self.for_update(rows, wait=False)
+        sql, parameters = wanted.query.get_compiler(self.using).as_sql()
+        table = "FROM `leasequeue_task`"
+        sql = sql.replace(table, f"{table} FORCE INDEX ({index})", 1)
+        return [row.record for row in self.tasks.raw(sql, parameters)]
 
     def due(self, queue: str, now: datetime, limit: int) -> list[TaskRecord]:
         late = self.tasks.filter(queue=queue, lane="later", visible_at__lte=now)
-        rows = self.for_update(late.order_by("queue", "visible_at", "seq")[:limit], wait=False)
-        return [row.record for row in rows]
+        rows = late.order_by("visible_at", "seq")[:limit]
+        return self.unlocked(rows, "leasequeue_task_later")
 
     def head(self, queue: str, tenant: str, now: datetime) -> TaskRecord | None:
         visible = self.tasks.filter(queue=queue, lane="now", tenant=tenant)
-        in_order = visible.order_by("-priority", "visible_at", "seq")
-        row = self.for_update(in_order, wait=False).first()
-        return row.record if row else None
+        rows = visible.order_by("-priority", "visible_at", "seq")[:1]
+        return next(iter(self.unlocked(rows, "leasequeue_task_now")), None)
 
     def next_tenant(
         self, queue: str, now: datetime, *, after: str | None, last: str | None
@@ -171,14 +257,6 @@ class PortableStore(FoldingStore):
             finally:
                 cursor.execute(f"PRAGMA busy_timeout = {patience}")
 
-    def find(self, life: UUID) -> TaskRecord | None:
-        row = self.tasks.filter(life=life).first()
-        return row.record if row else None
-
-    def held(self, queue: str, id: str, tenant: str) -> TaskRecord | None:
-        row = self.tasks.filter(queue=queue, tenant=tenant, task_id=id).first()
-        return row.record if row else None
-
     def history(self, lives: Iterable[UUID], *, since: int = 0) -> list[Transition]:
         found = self.transitions.filter(life__in=list(lives), id__gte=since)
         return [row.transition for row in found.order_by("id")]
@@ -209,15 +287,16 @@ class PortableStore(FoldingStore):
     def next_due(self, queue: str) -> timedelta | None:
         at = self.now()
         later = self.tasks.filter(queue=queue, lane="later", visible_at__gt=at)
-        row = later.order_by("queue", "visible_at", "seq").first()
+        row = later.order_by("visible_at", "seq").first()
         return row.visible_at - at if row else None
 
     def counts(self, queue: str) -> Mapping[str, int]:
         return tallies.counted(self.using, queue, self.now())
 
     def tally(self, counts: Mapping[tuple[str, str], int]) -> None:
-        tallies.add(self.using, counts)
+        self.repeated(partial(tallies.add, self.using, counts))
 
+    @move
     def prune(
         self,
         kinds: Iterable[Kind],

@@ -310,10 +310,10 @@ class Worker:
         if self.claim():
             return True
         if self.drain:
-            in_hand = self.deliveries.in_hand()
-            if in_hand:
+            if self.deliveries.in_hand():
                 self.deliveries.wait_for_change(seen)  # what runs may enqueue, or be retried
-            return bool(in_hand)
+                return True
+            return self.deliveries.changes != seen  # one did so behind the look
         with self.sleeper:
             # From here on a commit wakes us. One that came before told nobody: look again.
             due = min(queue.seconds_until_due() for queue in self.queues)

@@ -10,9 +10,10 @@ import re
 import sqlite3
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
 
-from django.db import close_old_connections, connections, reset_queries
+from django.db import Error, close_old_connections, connections, reset_queries
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 
@@ -23,6 +24,7 @@ ALTERS_SESSION: Final = re.compile(
     r"|\b(?:set_config|get_lock|pg_(?:try_)?advisory_lock\w*)\s*\(",
     re.IGNORECASE | re.DOTALL,
 )
+BEGINS: Final = re.compile(r"\s*(?:BEGIN|START)\b", re.IGNORECASE)  # on SQLite Django's own word
 AUTHORIZED: Final = frozenset(
     {
         sqlite3.SQLITE_PRAGMA,
@@ -50,6 +52,8 @@ class Session:
 
     def __init__(self) -> None:
         self.altered: set[str] = set()
+        self.thread = threading.get_ident()
+        connection_created.connect(self.opened)
         self.connections = connections.all()
         for connection in self.connections:
             connection.execute_wrappers.append(self.watch)
@@ -58,9 +62,16 @@ class Session:
         self, execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: Any
     ) -> Any:
         """Note which connections can't be used by others any more."""
-        if ALTERS_SESSION.search(str(sql)):
-            self.altered.add(context["connection"].alias)
+        connection = context["connection"]
+        begins = connection.vendor == "mysql" and BEGINS.match(str(sql))
+        if begins or ALTERS_SESSION.search(str(sql)):
+            self.altered.add(connection.alias)
         return execute(sql, params, many, context)
+
+    def opened(self, connection: Any, **_: Any) -> None:
+        """What Django itself says to a new connection (MySQL's, say) alters nothing."""
+        if threading.get_ident() == self.thread:
+            self.altered.discard(connection.alias)
 
     def restore(self) -> None:
         """Close what was left open or was altered by the site's code, and empty the query log."""
@@ -98,13 +109,9 @@ class TaskSession(Session):
     Elsewhere only what goes through Django's own cursors is seen.
     """
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.thread = threading.get_ident()
-        connection_created.connect(self.opened)
-
     def opened(self, connection: Any, **_: Any) -> None:
         """Let SQLite tell what a statement means when it is prepared; of Django's own it told."""
+        super().opened(connection)
         if connection.vendor == "sqlite" and threading.get_ident() == self.thread:
             altered, alias = self.altered, connection.alias
 
@@ -165,12 +172,14 @@ def left_open(connection: BaseDatabaseWrapper) -> bool:
 
 
 def in_transaction(raw: Any, autocommit: bool) -> bool:
-    """What the driver's connection *raw* says: psycopg by its status, sqlite3 by a flag."""
+    """What the driver's connection *raw* says; mysqlclient's says nothing, see ``BEGINS``."""
     try:
-        if info := getattr(raw, "info", None):
-            # 0 is idle; anything else can't be used on.
-            return bool(info.transaction_status) or raw.autocommit != autocommit
-        return bool(getattr(raw, "in_transaction", False))
+        if (status := getattr(getattr(raw, "info", None), "transaction_status", None)) is not None:
+            # psycopg: 0 is idle; anything else can't be used on.
+            return bool(status) or raw.autocommit != autocommit
+        # MySQL's drivers refuse to close what is closed; PyMySQL knows the status, sqlite3 a flag.
+        in_doubt = not getattr(raw, "open", True) or getattr(raw, "server_status", 0) & 1
+        return bool(in_doubt or getattr(raw, "in_transaction", False))
     except Exception:  # noqa: BLE001  one that can't answer is closed, or broken
         return True
 
@@ -182,4 +191,5 @@ def drop(connection: Any) -> None:
     connection.in_atomic_block = connection.closed_in_transaction = False
     if connection.connection is not None and getattr(connection, "pool", None):
         connection.connection.close()
-    connection.close()
+    with suppress(Error):  # it may be closed already
+        connection.close()

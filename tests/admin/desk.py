@@ -16,6 +16,7 @@ from django_leasequeue import Lease, Queue, QueuePolicy
 from django_leasequeue.admin.access import ReadOnlyTaskAdmin
 from django_leasequeue.models import Task, TaskTransition
 from django_leasequeue.testing.clock import FakeClock
+from tests.databases import ALIASES, IDS
 
 Answer = Any  # what Django's test client gives: a response with context and more
 
@@ -125,7 +126,7 @@ def log(desk: Desk) -> Desk:
     return desk.at("tasktransition")
 
 
-@pytest.fixture(params=["default", "sqlite"], ids=["postgres", "sqlite"])
+@pytest.fixture(params=ALIASES, ids=IDS)
 def emails(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, both_databases: None
 ) -> Queue:

@@ -15,6 +15,7 @@ from django_leasequeue import Queue, QueuePolicy
 from django_leasequeue.checks import check_backends, check_skip_locked
 from django_leasequeue.compat import task_backends
 from django_leasequeue.conf import Options, options_for, parse
+from tests.databases import ALIASES
 
 OURS = "django_leasequeue.backend.LeaseQueueBackend"
 
@@ -26,7 +27,7 @@ def ours(queues: list[str], **options: Any) -> dict[str, Any]:
 def found() -> list[tuple[str | None, str]]:
     return [
         (error.id, error.msg)
-        for error in run_checks(databases=["default", "sqlite"])
+        for error in run_checks(databases=ALIASES)
         if str(error.id).startswith("leasequeue")
     ]
 
@@ -85,7 +86,7 @@ def test_options_that_make_no_sense_are_errors(options: Any, message: str) -> No
         parse("a", ours(["mail"]) | {"OPTIONS": options})
 
 
-@pytest.mark.django_db(databases=["default", "sqlite"])
+@pytest.mark.django_db(databases=ALIASES)
 @pytest.mark.parametrize("wrong", [None, "abc", 5, ["abc"]])
 @pytest.mark.parametrize("key", ["QUEUES", "OPTIONS"])
 def test_a_setting_of_another_type_is_an_error_wherever_it_is_met(
@@ -155,14 +156,14 @@ def test_a_site_without_our_backend_has_the_defaults(settings: Any) -> None:
     assert options_for("mail") == Options()
 
 
-@pytest.mark.django_db(databases=["default", "sqlite"])
+@pytest.mark.django_db(databases=ALIASES)
 def test_the_checks_are_content_with_the_tests_settings(settings: Any) -> None:
     settings.TASKS = {"a": ours([]), "b": ours([], using="sqlite")}
 
     assert found() == []
 
 
-@pytest.mark.django_db(databases=["default", "sqlite"])
+@pytest.mark.django_db(databases=ALIASES)
 @pytest.mark.parametrize(
     ("options", "id", "message"),
     [
@@ -181,7 +182,7 @@ def test_a_check_names_the_option_that_is_wrong(
     assert message in found_message
 
 
-@pytest.mark.django_db(databases=["default", "sqlite"])
+@pytest.mark.django_db(databases=ALIASES)
 @pytest.mark.parametrize("mode", [None, "DEFERRED"])
 def test_sqlite_needs_immediate_transactions(
     settings: Any, monkeypatch: pytest.MonkeyPatch, mode: str | None

@@ -11,10 +11,11 @@ import logging
 import pytest
 
 from django_leasequeue.compat import TaskResultStatus
+from tests.databases import on_all
 from tests.worker import tasks
 from tests.worker.conftest import Site
 
-pytestmark = pytest.mark.django_db(databases=["default", "sqlite"], transaction=True)
+pytestmark = on_all
 
 
 def test_an_error_that_quotes_one_is_recorded_and_logged_and_the_next_task_runs(

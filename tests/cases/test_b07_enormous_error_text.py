@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
-
 from django_leasequeue import Queue
 from django_leasequeue.compat import TaskResultStatus
 from tests.admin.desk import Desk, number, poll
+from tests.databases import on_all
 from tests.worker import tasks
 from tests.worker.conftest import Site
 
-pytestmark = pytest.mark.django_db(databases=["default", "sqlite"], transaction=True)
+pytestmark = on_all
 
 
 def test_enormous_errors_end_as_the_policy_says_and_the_work_goes_on(site: Site) -> None:

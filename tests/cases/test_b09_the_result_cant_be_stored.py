@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 from django.contrib.auth.models import Group
 
+from tests.databases import on_all
 from tests.worker import tasks
 from tests.worker.conftest import Site
 
-pytestmark = pytest.mark.django_db(databases=["default", "sqlite"], transaction=True)
+pytestmark = on_all
 
 
 @pytest.mark.parametrize("kind", ["object", "set", "large", "deep", "nan"])

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
+from tests.databases import on_all
 from tests.worker import tasks
 from tests.worker.conftest import Site
 
-pytestmark = pytest.mark.django_db(databases=["default", "sqlite"], transaction=True)
+pytestmark = on_all
 
 
 def test_tasks_that_never_let_go_of_the_interpreter_are_renewed_all_the_same(site: Site) -> None:

@@ -9,12 +9,13 @@ import pytest
 from django.contrib.auth.models import Group
 
 from django_leasequeue.models import TaskTransition
+from tests.databases import on_all
 from tests.waiting import wait_for
 from tests.worker import tasks
 from tests.worker.conftest import Site
 from tests.worker.test_outcomes import lines
 
-pytestmark = pytest.mark.django_db(databases=["default", "sqlite"], transaction=True)
+pytestmark = on_all
 
 
 @pytest.fixture

@@ -18,11 +18,12 @@ from django_leasequeue.worker.names import (
     SessionHold,
     hold_of,
 )
+from tests.databases import on_all
 from tests.waiting import wait_for
 from tests.worker import tasks
 from tests.worker.conftest import Site, wait_until_said
 
-pytestmark = pytest.mark.django_db(databases=["default", "sqlite"], transaction=True)
+pytestmark = on_all
 
 
 def test_a_worker_without_a_name_takes_nothing_from_another(site: Site) -> None:

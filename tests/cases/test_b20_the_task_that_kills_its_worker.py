@@ -5,14 +5,13 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
-import pytest
-
 from django_leasequeue.compat import TaskResultStatus
+from tests.databases import on_all
 from tests.waiting import wait_for
 from tests.worker import tasks
 from tests.worker.conftest import Site
 
-pytestmark = pytest.mark.django_db(databases=["default", "sqlite"], transaction=True)
+pytestmark = on_all
 
 
 def test_it_dies_after_its_attempts_and_the_healthy_ones_are_done(

@@ -6,11 +6,12 @@ import pytest
 from django.contrib.auth.models import Group
 from django.db import connections
 
+from tests.databases import on_all
 from tests.waiting import wait_for
 from tests.worker import tasks
 from tests.worker.conftest import Site, sessions
 
-pytestmark = pytest.mark.django_db(databases=["default", "sqlite"], transaction=True)
+pytestmark = on_all
 
 
 POISONS = ["atomic", "open atomic", "autocommit", "broken", "BEGIN"]

@@ -14,11 +14,12 @@ from django.db import connections
 from django.db.backends.signals import connection_created
 
 from django_leasequeue.worker.sessions import Session, TaskSession
+from tests.databases import on_all
 from tests.waiting import in_thread
 from tests.worker import tasks
 from tests.worker.conftest import Site
 
-pytestmark = pytest.mark.django_db(databases=["default", "sqlite"], transaction=True)
+pytestmark = on_all
 
 T = TypeVar("T")
 

@@ -15,10 +15,11 @@ from django.db.backends.signals import connection_created
 from django_leasequeue.compat import TaskResultStatus, task_backends
 from django_leasequeue.worker import Worker
 from django_leasequeue.worker.shutdown import stop_on_signals
+from tests.databases import on_all
 from tests.worker import tasks
 from tests.worker.conftest import Site, wait_until_said
 
-pytestmark = pytest.mark.django_db(databases=["default", "sqlite"], transaction=True)
+pytestmark = on_all
 
 
 @contextmanager

@@ -6,13 +6,12 @@ import signal
 import time
 from typing import Any
 
-import pytest
-
+from tests.databases import on_all
 from tests.waiting import wait_for
 from tests.worker import tasks
 from tests.worker.conftest import Site, wait_until_said
 
-pytestmark = pytest.mark.django_db(databases=["default", "sqlite"], transaction=True)
+pytestmark = on_all
 
 
 def test_the_first_signal_lets_a_task_run_renewed_and_the_second_is_final(postgres: Site) -> None:

@@ -16,11 +16,12 @@ from django.db import connections
 from django_leasequeue import QueueUnavailableError
 from django_leasequeue.compat import TaskResultStatus
 from example_project import devdb
+from tests.databases import on_all
 from tests.waiting import wait_for
 from tests.worker import tasks
 from tests.worker.conftest import DJANGO, ROOT, Site, terminate_sessions, wait_until_said
 
-pytestmark = pytest.mark.django_db(databases=["default", "sqlite"], transaction=True)
+pytestmark = on_all
 
 
 def test_a_worker_whose_sessions_are_cut_off_does_the_next_task(postgres: Site) -> None:

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from django.db import connections
 
+from tests.databases import on_all
 from tests.waiting import wait_for
 from tests.worker import tasks
 from tests.worker.conftest import Site, sessions
 
-pytestmark = pytest.mark.django_db(databases=["default", "sqlite"], transaction=True)
+pytestmark = on_all
 
 
 THREADS = 4
@@ -72,10 +73,11 @@ def test_max_age_0_closes_a_tasks_connection_after_it(
 
 def test_the_query_log_begins_anew_with_each_task(site: Site, settings: object) -> None:
     settings.DEBUG = True  # type: ignore[attr-defined]
-    results = [site.enqueue(tasks.count_logged_queries) for _ in range(3)]
+    results = [site.enqueue(tasks.count_logged_queries) for _ in range(9)]
 
     site.drain()
 
     for result in results:
         result.refresh()
-    assert len({result.return_value for result in results}) == 1
+    # Not all the same: MariaDB's log begins with what opened the connection.
+    assert max(result.return_value for result in results) < 5

@@ -14,6 +14,7 @@ import pytest
 from django.db import connection
 
 from django_leasequeue import InvalidTaskError, Queue, wakeups
+from tests.databases import on_all
 from tests.waiting import in_thread, wait_for
 from tests.worker.conftest import DJANGO, ROOT, Site, surroundings, wait_until_said
 
@@ -112,7 +113,7 @@ def elsewhere(postgres: Site) -> Iterator[str]:
         cursor.execute("DROP SCHEMA elsewhere CASCADE")
 
 
-@pytest.mark.django_db(databases=["default", "sqlite"], transaction=True)
+@on_all
 def test_in_a_schema_of_its_own_a_worker_is_woken(postgres: Site, elsewhere: str) -> None:
     """G28"""
     there = surroundings() | {"DATABASE_URL": elsewhere}

@@ -11,12 +11,13 @@ import pytest
 from django.db import connections
 
 from django_leasequeue.models import WorkerName
+from tests.databases import on_all
 from tests.pgbouncer import pgbouncer
 from tests.waiting import wait_for
 from tests.worker import tasks
 from tests.worker.conftest import Site, wait_until_said
 
-pytestmark = pytest.mark.django_db(databases=["default", "sqlite"], transaction=True)
+pytestmark = on_all
 
 WORKERS = 4
 SESSIONS = 2

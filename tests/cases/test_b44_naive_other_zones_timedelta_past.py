@@ -11,6 +11,7 @@ import pytest
 
 from django_leasequeue import InvalidTaskError, Queue
 from django_leasequeue.testing.clock import FakeClock
+from tests.databases import on_all
 from tests.worker import tasks
 from tests.worker.conftest import Site
 
@@ -103,7 +104,7 @@ def test_a_time_that_is_over_is_now(
     assert queue.depth().visible == 3
 
 
-@pytest.mark.django_db(databases=["default", "sqlite"], transaction=True)
+@on_all
 @pytest.mark.parametrize("use_tz", [True, False])
 def test_django_tasks_take_them_too(site: Site, settings: Any, use_tz: bool) -> None:
     """A timedelta is what Django's design promised; its own backends raise AttributeError."""

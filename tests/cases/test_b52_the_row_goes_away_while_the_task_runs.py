@@ -11,6 +11,7 @@ from django_leasequeue import LeaseLostError, Queue
 from django_leasequeue.admin.access import ReadOnlyTaskAdmin
 from django_leasequeue.models import AppendOnlyError, Task
 from tests.admin.desk import Desk, log_of, number, poll
+from tests.databases import on_all
 from tests.waiting import wait_for
 from tests.worker import tasks as work
 from tests.worker.conftest import Site
@@ -25,7 +26,7 @@ def operator(site: Site, monkeypatch: pytest.MonkeyPatch) -> Desk:
     return Desk(client, user, model="task")
 
 
-@pytest.mark.django_db(transaction=True, databases=["default", "sqlite"])
+@on_all
 def test_a_worker_whose_task_is_cancelled_in_the_admin_goes_on(
     site: Site, operator: Desk, caplog: pytest.LogCaptureFixture
 ) -> None:

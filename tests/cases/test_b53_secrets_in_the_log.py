@@ -9,10 +9,11 @@ import pytest
 
 from django_leasequeue import InvalidTaskError, LeaseLostError, NewTask, Queue
 from tests.conftest import MakeQueue
+from tests.databases import on_all
 from tests.worker import tasks
 from tests.worker.conftest import Site
 
-pytestmark = pytest.mark.django_db(databases=["default", "sqlite"], transaction=True)
+pytestmark = on_all
 
 SECRET = "4111-1111"
 

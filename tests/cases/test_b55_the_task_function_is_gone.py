@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from django_leasequeue.compat import TaskResultStatus
+from tests.databases import on_all
 from tests.worker import tasks
 from tests.worker.conftest import Site
 
-pytestmark = pytest.mark.django_db(databases=["default", "sqlite"], transaction=True)
+pytestmark = on_all
 
 
 def test_tasks_of_a_lost_function_fail_clearly_and_the_others_are_done(

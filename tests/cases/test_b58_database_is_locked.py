@@ -12,11 +12,12 @@ from django.contrib.auth.models import Group
 from django.db import connections, transaction
 
 from django_leasequeue import QueueUnavailableError
+from tests.databases import on_all
 from tests.waiting import in_thread, wait_for
 from tests.worker import tasks
 from tests.worker.conftest import Site
 
-pytestmark = pytest.mark.django_db(databases=["default", "sqlite"], transaction=True)
+pytestmark = on_all
 
 
 ENDLESS: Final = """

@@ -14,6 +14,7 @@ from django_leasequeue.testing.clock import FakeClock
 from django_leasequeue.transitions import FORGETTABLE, fold_all
 from django_leasequeue.worker import upkeep
 from tests.conftest import MakeQueue, on_databases
+from tests.databases import on_all
 from tests.waiting import in_thread, wait_for
 from tests.worker import tasks
 from tests.worker.conftest import Site
@@ -65,7 +66,7 @@ def quick_upkeep(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upkeep, "IDLE_SECONDS", 0.05)
 
 
-@pytest.mark.django_db(databases=["default", "sqlite"], transaction=True)
+@on_all
 def test_a_worker_prunes_while_it_works(site: Site, quick_upkeep: None) -> None:
     """G53 G54 G55: Its queue is never empty, one of its tasks runs, another is asked for again."""
     site.alias = f"forgetful {site.alias}"

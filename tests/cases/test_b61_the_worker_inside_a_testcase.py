@@ -14,6 +14,7 @@ from django.test import TestCase, TransactionTestCase, override_settings
 from django_leasequeue.compat import TaskResultStatus
 from django_leasequeue.models import Task, TaskTransition
 from django_leasequeue.testing import run_tasks
+from tests.databases import ALIASES
 from tests.testing import tasks
 from tests.testing.conftest import tasks_setting
 
@@ -124,7 +125,7 @@ class TestWithRealCommitsOnSQLite(WithRealCommits, TransactionTestCase):
             marks=pytest.mark.django_db(databases=[alias], transaction=real),
             id=f"{alias}-{real}",
         )
-        for alias in ("default", "sqlite")
+        for alias in ALIASES
         for real in (False, True)
     ],
 )

@@ -16,10 +16,11 @@ from django.urls import path
 
 from django_leasequeue import Queue
 from tests.conftest import on_databases
+from tests.databases import on_all
 from tests.worker import tasks
 from tests.worker.conftest import Site
 
-pytestmark = pytest.mark.django_db(databases=["default", "sqlite"], transaction=True)
+pytestmark = on_all
 
 MakeQueue = Callable[..., Queue]
 

@@ -11,8 +11,9 @@ from django.core.management import CommandError, call_command
 
 from django_leasequeue import Queue
 from django_leasequeue.models import TaskTransition
+from tests.databases import ALIASES, IDS
 
-pytestmark = pytest.mark.django_db(databases=["default", "sqlite"])
+pytestmark = pytest.mark.django_db(databases=ALIASES)
 DAY = 86_400.0
 Prune = Callable[..., str]
 
@@ -25,7 +26,7 @@ def backend(using: str, queues: list[str], **options: Any) -> dict[str, Any]:
     }
 
 
-@pytest.fixture(params=["default", "sqlite"], ids=["postgres", "sqlite"])
+@pytest.fixture(params=ALIASES, ids=IDS)
 def using(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

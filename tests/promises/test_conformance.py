@@ -1,4 +1,4 @@
-"""The suite that any implementation can be run against, on the three that are ours."""
+"""The suite that any implementation can be run against: on the model, and on each database."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from django_leasequeue.stores.base import Store
 from django_leasequeue.testing.clock import FakeClock
 from django_leasequeue.testing.conformance import WorkQueueConformance
 from django_leasequeue.testing.memory import MemoryQueue
+from tests.databases import ALIASES
 
 
 class TestInMemory(WorkQueueConformance):
@@ -45,3 +46,9 @@ class TestOnPostgreSQL(OnADatabase):
 @pytest.mark.django_db(databases=["sqlite"])
 class TestOnSQLite(OnADatabase):
     using = "sqlite"
+
+
+@pytest.mark.skipif("mariadb" not in ALIASES, reason="no MariaDB")
+@pytest.mark.django_db(databases=["mariadb"])
+class TestOnMariaDB(OnADatabase):
+    using = "mariadb"

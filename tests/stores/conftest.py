@@ -8,18 +8,17 @@ from django_leasequeue.stores import store_for
 from django_leasequeue.stores.base import Store
 from django_leasequeue.stores.memory import MemoryStore
 from django_leasequeue.testing.clock import FakeClock
+from tests.databases import ALIASES, IDS, on_all
 
-DATABASES = ["default", "sqlite"]
-committed = pytest.mark.django_db(databases=DATABASES, transaction=True)
-"""For tests that see their own commits, in place of one transaction that is rolled back."""
+committed = on_all
 
 
-@pytest.fixture(params=["memory", "default", "sqlite"], ids=["memory", "postgres", "sqlite"])
+@pytest.fixture(params=["memory", *ALIASES], ids=["memory", *IDS])
 def alias(request: pytest.FixtureRequest) -> str:
     """Which store is tested: a database's, or the one in memory."""
     alias: str = request.param
     if alias != "memory" and request.node.get_closest_marker("django_db") is None:
-        request.applymarker(pytest.mark.django_db(databases=DATABASES))
+        request.applymarker(pytest.mark.django_db(databases=ALIASES))
         request.getfixturevalue("db")
     return alias
 

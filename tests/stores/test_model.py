@@ -33,7 +33,7 @@ from django_leasequeue.transitions import (
     overdue,
 )
 from tests.builders import a_failure, a_finish, a_task
-from tests.stores.conftest import DATABASES
+from tests.databases import ALIASES, IDS
 
 numbers = itertools.count()
 ids = st.sampled_from("abcde")
@@ -223,17 +223,10 @@ def plain(task: TaskRecord) -> TaskRecord:
     return replace(task, seq=0, token=None)
 
 
-class PostgresComparison(Comparison):
-    alias = "default"
-
-
-class SqliteComparison(Comparison):
-    alias = "sqlite"
-
-
-@pytest.mark.django_db(databases=DATABASES)
-@pytest.mark.parametrize("machine", [PostgresComparison, SqliteComparison])
-def test_a_database_answers_as_the_model_does(machine: type[Comparison]) -> None:
+@pytest.mark.django_db(databases=ALIASES)
+@pytest.mark.parametrize("alias", ALIASES, ids=IDS)
+def test_a_database_answers_as_the_model_does(alias: str) -> None:
+    machine = type("ComparisonOnADatabase", (Comparison,), {"alias": alias})
     checks = list(HealthCheck)  # a database is slow to draw from, as Hypothesis sees it
     run_state_machine_as_test(
         machine, settings=settings(suppress_health_check=checks, stateful_step_count=25)

@@ -26,10 +26,10 @@ from tests.builders import (
     cancelled,
     kinds,
 )
-from tests.stores.conftest import DATABASES
+from tests.databases import ALIASES, IDS
 from tests.stores.test_model import Comparison, lives_of
 
-pytestmark = pytest.mark.parametrize("alias", ["default", "sqlite"], indirect=True)
+pytestmark = pytest.mark.parametrize("alias", ALIASES, indirect=True, ids=IDS)
 
 HOUR = 3600.0
 ALL_KINDS = dict.fromkeys([*ENDED, *REPEATED], HOUR)
@@ -273,7 +273,7 @@ class Forgetting(Comparison):
                 assert fold_all(got.history) == got.task
 
 
-@pytest.mark.django_db(databases=DATABASES)
+@pytest.mark.django_db(databases=ALIASES)
 def test_pruning_changes_no_fold_of_a_held_task_and_no_count(alias: str) -> None:
     """G54 G55"""
     machine = type("Machine", (Forgetting,), {"alias": alias})

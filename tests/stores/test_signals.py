@@ -13,7 +13,8 @@ from django_leasequeue.stores.base import Store
 from django_leasequeue.testing.clock import FakeClock
 from django_leasequeue.transitions import Kind
 from tests.builders import QUEUE, a_claim, a_dead_letter, a_failure, a_lease, redriven
-from tests.stores.conftest import DATABASES, committed
+from tests.databases import ALIASES, IDS
+from tests.stores.conftest import committed
 from tests.stores.test_append_only import fill_log
 
 pytestmark = committed
@@ -78,7 +79,7 @@ def test_failures_deaths_and_redrives_are_told_with_their_errors(
     assert errors == ["E: m", "E: m", None]
 
 
-@pytest.mark.parametrize("alias", DATABASES, indirect=True, ids=["postgres", "sqlite"])
+@pytest.mark.parametrize("alias", ALIASES, indirect=True, ids=IDS)
 def test_nothing_is_told_of_a_move_that_is_rolled_back(store: Store, told: list[Any]) -> None:
     a_dead_letter(store)
     told.clear()

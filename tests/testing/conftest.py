@@ -6,6 +6,8 @@ from typing import Any, Final
 
 import pytest
 
+from tests.databases import ALIASES, IDS
+
 from . import tasks
 
 BACKEND: Final = "django_leasequeue.backend.LeaseQueueBackend"
@@ -25,7 +27,7 @@ def fresh_tasks() -> None:
 @pytest.fixture(
     params=[
         pytest.param(alias, marks=pytest.mark.django_db(databases=[alias]), id=id)
-        for alias, id in (("default", "postgres"), ("sqlite", "sqlite"))
+        for alias, id in zip(ALIASES, IDS, strict=True)
     ]
 )
 def using(request: pytest.FixtureRequest, settings: Any, db: None, fresh_tasks: None) -> str:

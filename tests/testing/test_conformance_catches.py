@@ -160,7 +160,7 @@ class DuplicateReplaces(MemoryStore):
 
 class KeyNotFreedByDeath(MemoryStore):
     def key_holder(self, queue: str, tenant: str, key: str | None, now: Any) -> TaskRecord | None:
-        tasks = self.matching(queue=queue, tenant=tenant, dedupe_key=key) if key else []
+        tasks = self.look(queue=queue, tenant=tenant, dedupe_key=key) if key else []
         return tasks[0] if tasks else None
 
 
@@ -188,7 +188,7 @@ class AdoptionOfEverybody(MemoryStore):
 
 class OtherTenantsLettersAreFound(MemoryStore):
     def held(self, queue: str, id: str, tenant: str) -> TaskRecord | None:
-        return next(iter(self.matching(queue=queue, id=id)), None)
+        return next(iter(self.look(queue=queue, id=id)), None)
 
     def candidates(self, match: dict[str, Any]) -> Any:
         return self.tasks.values()

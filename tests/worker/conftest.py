@@ -23,6 +23,7 @@ from django_leasequeue.compat import task_backends
 from django_leasequeue.models import TaskTransition
 from django_leasequeue.queue import Queue
 from django_leasequeue.worker import Worker
+from tests.databases import ALIASES, IDS
 from tests.waiting import in_thread, wait_for
 
 from . import tasks
@@ -155,7 +156,7 @@ def receiving(signal: Signal, receiver: Callable[..., None]) -> Iterator[None]:
         signal.disconnect(receiver)
 
 
-@pytest.fixture(params=["default", "sqlite"], ids=["postgres", "sqlite"])
+@pytest.fixture(params=ALIASES, ids=IDS)
 def site(
     request: pytest.FixtureRequest, transactional_db: None, fresh_tasks: None
 ) -> Iterator[Site]:

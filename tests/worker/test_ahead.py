@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import time
 
-import pytest
 from django.db import transaction
 
 from django_leasequeue.models import Task, TaskTransition
+from tests.databases import on_all
 from tests.waiting import wait_for
 from tests.worker import tasks
 from tests.worker.conftest import Site
 
-pytestmark = pytest.mark.django_db(databases=["default", "sqlite"], transaction=True)
+pytestmark = on_all
 
 
 def claims(site: Site) -> int:

@@ -9,13 +9,14 @@ from django.contrib.auth.models import Group
 
 from django_leasequeue import signals
 from django_leasequeue.compat import TaskResultStatus, task_finished
+from tests.databases import on_all
 from tests.waiting import wait_for
 
 from . import tasks
 from .conftest import Site, receiving
 from .test_outcomes import lines
 
-pytestmark = pytest.mark.django_db(databases=["default", "sqlite"], transaction=True)
+pytestmark = on_all
 
 
 def groups(site: Site) -> list[str]:

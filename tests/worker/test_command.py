@@ -13,12 +13,13 @@ from django.db import connections
 from django.db.migrations.recorder import MigrationRecorder
 
 from django_leasequeue.worker import new_name
+from tests.databases import on_all
 from tests.waiting import wait_for
 
 from . import tasks
 from .conftest import Site
 
-databases = pytest.mark.django_db(databases=["default", "sqlite"], transaction=True)
+databases = on_all
 
 
 @databases

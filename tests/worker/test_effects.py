@@ -17,12 +17,13 @@ from django_leasequeue.worker.context import CurrentLease, running
 from django_leasequeue.worker.deliveries import Deliveries, Delivery
 from django_leasequeue.worker.outage import Outage
 from tests.conftest import DATABASES
+from tests.databases import on_all
 from tests.waiting import wait_for
 
 from . import tasks
 from .conftest import Site, terminate_sessions
 
-pytestmark = pytest.mark.django_db(databases=["default", "sqlite"], transaction=True)
+pytestmark = on_all
 
 
 @pytest.fixture(params=DATABASES)

@@ -13,12 +13,13 @@ from django_leasequeue.queue import Queue
 from django_leasequeue.transitions import Kind
 from django_leasequeue.worker import current_lease
 from django_leasequeue.worker.deliveries import Delivery
+from tests.databases import on_all
 from tests.waiting import wait_for
 
 from . import tasks
 from .conftest import Site
 
-pytestmark = pytest.mark.django_db(databases=["default", "sqlite"], transaction=True)
+pytestmark = on_all
 
 
 def test_a_task_longer_than_its_lease_is_renewed_and_runs_once(site: Site) -> None:

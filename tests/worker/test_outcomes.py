@@ -9,12 +9,13 @@ import pytest
 
 from django_leasequeue import signals
 from django_leasequeue.compat import TaskResultStatus, task_finished, task_started
+from tests.databases import on_all
 from tests.waiting import wait_for
 
 from . import tasks
 from .conftest import Site, receiving
 
-pytestmark = pytest.mark.django_db(databases=["default", "sqlite"], transaction=True)
+pytestmark = on_all
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[str]:

@@ -15,12 +15,13 @@ from django_leasequeue.errors import QueueUnavailableError
 from django_leasequeue.queue import Queue
 from django_leasequeue.worker import finisher
 from django_leasequeue.worker.finisher import recorded_already
+from tests.databases import on_all
 from tests.waiting import wait_for
 
 from . import tasks
 from .conftest import Site, receiving
 
-pytestmark = pytest.mark.django_db(databases=["default", "sqlite"], transaction=True)
+pytestmark = on_all
 
 
 def test_a_finish_whose_answer_was_lost_counts_as_done(

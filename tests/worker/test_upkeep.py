@@ -10,12 +10,13 @@ from django.db import OperationalError
 from django_leasequeue.retention import Walk
 from django_leasequeue.transitions import Kind
 from django_leasequeue.worker import upkeep
+from tests.databases import on_all
 from tests.waiting import wait_for
 
 from . import tasks
 from .conftest import Site
 
-pytestmark = pytest.mark.django_db(databases=["default", "sqlite"], transaction=True)
+pytestmark = on_all
 
 
 def test_refused_calls_are_counted_in_the_database(site: Site) -> None:

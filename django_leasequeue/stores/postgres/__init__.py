@@ -6,13 +6,13 @@ met what came due by time, a redrive that met a task dead by the clock alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 from uuid import UUID
 
-from django.db import IntegrityError, OperationalError, connections, transaction
+from django.db import IntegrityError, OperationalError, transaction
 from django.db.models import F, Subquery
 from psycopg.errors import DeadlockDetected, SerializationFailure
 
@@ -21,13 +21,11 @@ from ...models import Task, TaskTransition
 from ...records import Admitted, All, Depth, EnqueuedTask, RedriveBatch
 from ...transitions import Kind, State, TaskRecord, Transition, json_text
 from .. import tallies
-from ..base import BATCH, Clock, Failure, Finish, Pruned, Store
+from ..base import BATCH, REPEATS_MAX, Clock, Failure, Finish, Pruned, Store
 from . import columns, rows
 from .rows import Claimed, Row
 from .statements import run
 
-Answer = TypeVar("Answer")
-REPEATS_MAX: Final = 200  # each time somebody else got on, so that this ends long before
 PRUNE_EVERY: Final = 1009  # tokens; a prime, so that no rhythm of log rows steps over it
 
 
@@ -44,17 +42,8 @@ class PostgresStore(Store):
         now = self.clock.now() if self.clock else None
         return self.repeated(lambda: run(self.using, name, {"now": now, **parameters}))
 
-    def repeated(self, act: Callable[[], Answer]) -> Answer:
-        """Do *act*, again where the server asks for it; inside a transaction the caller has to."""
-        if not connections[self.using].get_autocommit():
-            return act()
-        for _ in range(REPEATS_MAX):
-            try:
-                return act()
-            except OperationalError as error:
-                if not isinstance(error.__cause__, DeadlockDetected | SerializationFailure):
-                    raise
-        return act()
+    def lost_a_conflict(self, error: OperationalError) -> bool:
+        return isinstance(error.__cause__, DeadlockDetected | SerializationFailure)
 
     def now(self) -> datetime:
         return rows.utc(self.run("now")[0]["now"])

@@ -1,0 +1,365 @@
+"""What is MariaDB's own: rows that are locked in passing, isolation, and words by number."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, timedelta
+from typing import Any
+
+import pytest
+from django.db import OperationalError, connections, transaction
+from django.test.utils import CaptureQueriesContext, override_settings
+
+from django_leasequeue import Queue, QueueUnavailableError
+from django_leasequeue.models import Task
+from django_leasequeue.stores.base import Store
+from django_leasequeue.stores.portable import PortableStore
+from django_leasequeue.testing.clock import FakeClock
+from tests.builders import (
+    QUEUE,
+    a_claim,
+    a_dead_letter,
+    a_finish,
+    a_lease,
+    a_task,
+    cancelled,
+    kinds,
+    redriven,
+)
+from tests.databases import ALIASES
+from tests.stores.conftest import committed
+from tests.waiting import in_thread, wait_for
+
+pytestmark = [
+    committed,
+    pytest.mark.skipif("mariadb" not in ALIASES, reason="no MariaDB"),
+    pytest.mark.parametrize("alias", ["mariadb"], indirect=True),
+]
+
+
+@contextmanager
+def elsewhere(act: Callable[[], object]) -> Iterator[Callable[[], None]]:
+    """*act* is done in another session's transaction, which ends with the block, or on call."""
+    done, over = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with transaction.atomic(using="mariadb"):
+            act()
+            done.set()
+            over.wait(20)
+
+    held = in_thread(hold)
+    wait_for(lambda: done.is_set() or held.done())
+
+    def end() -> None:
+        over.set()
+        held.result(10)
+
+    yield end
+    end()
+
+
+def lock(id: str) -> None:
+    with connections["mariadb"].cursor() as cursor:
+        cursor.execute("SELECT 1 FROM leasequeue_task WHERE task_id = %s FOR UPDATE", [id])
+
+
+def waiting_sessions() -> int:
+    with connections["mariadb"].cursor() as cursor:
+        cursor.execute("SHOW GLOBAL STATUS LIKE 'Innodb_row_lock_current_waits'")
+        return int(cursor.fetchone()[1])
+
+
+def reconnected(**options: Any) -> None:
+    """This thread's session, anew with other options; Django closes it after the test."""
+    connection = connections["mariadb"]
+    connection.close()
+    connection.settings_dict = connection.settings_dict | {
+        "OPTIONS": connection.settings_dict["OPTIONS"] | options
+    }
+
+
+@pytest.fixture
+def repeatable_read() -> Iterator[None]:
+    """A site that sets the level which is the server's default, and not Django's."""
+    before = connections["mariadb"].settings_dict
+    reconnected(isolation_level="repeatable read")
+    yield
+    connections["mariadb"].close()
+    connections["mariadb"].settings_dict = before
+
+
+class TestRowsLockedByOthers:
+    """Only the rows that a move is about are waited for, whatever lies beside them."""
+
+    @pytest.fixture(autouse=True)
+    def neighbour(self, store: Store) -> Iterator[None]:
+        """A leased task that another transaction works on."""
+        a_lease(store, "neighbour")
+        with elsewhere(lambda: lock("neighbour")):
+            yield
+
+    def test_a_claim_steps_over_them(self, store: Store) -> None:
+        store.enqueue(QUEUE, [a_task("a"), a_task("b")])
+
+        with elsewhere(lambda: lock("a")):
+            assert [lease.id for lease in store.claim(QUEUE, worker="w", limit=9)] == ["b"]
+
+    def test_settling_steps_over_them(self, store: Store, clock: FakeClock) -> None:
+        store.enqueue(QUEUE, [a_task(str(number)) for number in range(3)])
+        store.claim(QUEUE, worker="w", limit=3)
+        clock.set(30)
+
+        with elsewhere(lambda: lock("1")):
+            assert store.settle(QUEUE) == 2
+
+    def test_a_heartbeat_does_not_wait_for_its_own(self, store: Store) -> None:
+        """G14"""
+        lease = a_lease(store)
+
+        with elsewhere(lambda: lock("a")):
+            beat = store.heartbeat(lease, '"page 3"')
+
+        assert beat
+        assert (beat.renewed, kinds(store, lease.life)) == (False, ["enqueued", "leased"])
+
+    def test_a_redrive_calls_its_own_busy(self, store: Store) -> None:
+        a_dead_letter(store)
+
+        with elsewhere(lambda: lock("a")):
+            assert redriven(store, "a") == (0, {"a": "busy"})
+
+    def test_a_redrive_does_not_wait_for_who_has_the_key(self, store: Store) -> None:
+        a_dead_letter(store, dedupe_key="k")
+        store.enqueue(QUEUE, [a_task("holder", dedupe_key="k")])
+
+        with elsewhere(lambda: lock("holder")):
+            assert redriven(store, "a") == (0, {"a": "key 'k' is held by holder"})
+
+    def test_nor_for_one_that_the_clock_has_made_let_go(
+        self, store: Store, clock: FakeClock
+    ) -> None:
+        a_dead_letter(store, dedupe_key="k")
+        a_lease(store, "holder", dedupe_key="k", max_attempts=1)
+        clock.set(30)
+
+        with elsewhere(lambda: lock("holder")):
+            assert redriven(store, "a") == (0, {"a": "busy"})
+        assert redriven(store, "a") == (1, {})
+
+    def test_nobody_waits_for_the_others(self, store: Store) -> None:
+        store.enqueue(QUEUE, [a_task(str(number)) for number in range(3)])
+        one, two, three = store.claim(QUEUE, worker="w", limit=3)
+
+        assert store.complete([a_finish(one)]) == {one.token}
+        assert store.release([two]) == {two.token}
+        assert store.adopt(QUEUE, "nobody") == []
+        assert cancelled(store, three.id)
+        store.enqueue(QUEUE, [a_task("new", dedupe_key="k")])
+
+
+@pytest.mark.parametrize("names", [{"dedupe_key": "k"}, {"id": "a"}], ids=["key", "id"])
+class TestEnqueuesOfTheSame:
+    """B22, and what comes between looking for a holder and storing."""
+
+    def test_one_that_is_stored_after_the_look_is_found(
+        self, store: Store, monkeypatch: pytest.MonkeyPatch, names: dict[str, str]
+    ) -> None:
+        assert isinstance(store, PortableStore)
+        look, faster = store.holder, [a_task(**({"id": "first"} | names))]
+
+        def look_and_be_late(*given: Any) -> Any:
+            seen = look(*given)
+            if faster:
+                in_thread(lambda: store.enqueue(QUEUE, [faster.pop()])).result(10)
+            return seen
+
+        monkeypatch.setattr(store, "holder", look_and_be_late)
+
+        [second] = store.enqueue(QUEUE, [a_task(**({"id": "second"} | names))])
+
+        assert (second.duplicate, Task.objects.using("mariadb").count()) == (True, 1)
+
+    @pytest.mark.parametrize("rolled_back", [True, False])
+    def test_in_a_transaction_with_an_older_look_at_the_table(
+        self, store: Store, repeatable_read: None, rolled_back: bool, names: dict[str, str]
+    ) -> None:
+        def first() -> None:
+            store.enqueue(QUEUE, [a_task(**({"id": "first"} | names))])
+            transaction.set_rollback(rolled_back, using="mariadb")
+
+        with transaction.atomic(using="mariadb"):
+            assert Task.objects.using("mariadb").count() == 0
+            with elsewhere(first):
+                pass
+            [second] = store.enqueue(QUEUE, [a_task(**({"id": "second"} | names))])
+
+        assert second.duplicate is not rolled_back
+        assert Task.objects.using("mariadb").filter(life=second.life).exists()
+
+
+def test_a_duplicate_of_a_running_task_holds_up_neither_its_heartbeat_nor_its_end(
+    store: Store,
+) -> None:
+    """The caller's transaction may be long, and the lease has to be renewed meanwhile."""
+    lease = a_lease(store)
+
+    with transaction.atomic(using="mariadb"):
+        [answer] = store.enqueue(QUEUE, [a_task(lease.id)])
+        beat = in_thread(lambda: store.heartbeat(lease, None)).result(10)
+        accepted = in_thread(lambda: store.complete([a_finish(lease)])).result(10)
+
+    assert answer.duplicate
+    assert beat is not None
+    assert (beat.renewed, accepted) == (True, {lease.token})
+    assert sorted(kinds(store, lease.life)[2:]) == ["acked", "duplicate", "heartbeat"]
+
+
+def test_a_move_of_its_own_reads_what_is_committed_whatever_the_settings_say(
+    store: Store, repeatable_read: None
+) -> None:
+    """REPEATABLE READ would lock the gap in which "b" goes."""
+    levels: list[str] = []
+
+    def note_level(execute: Any, sql: str, *rest: Any) -> Any:
+        if sql.startswith("INSERT"):
+            execute("SELECT trx_isolation_level FROM information_schema.innodb_trx WHERE"
+                    " trx_mysql_thread_id = connection_id()", None, False, rest[-1])  # fmt: skip
+            levels.append(rest[-1]["cursor"].fetchone()[0])
+        return execute(sql, *rest)
+
+    store.enqueue(QUEUE, [a_task("a")])
+    with connections["mariadb"].execute_wrapper(note_level):
+        cancelled(store, "a")
+
+    assert levels == ["READ COMMITTED"]
+    tasks = Task.objects.using("mariadb")
+    with transaction.atomic(using="mariadb"):
+        assert tasks.count() == 0
+        in_thread(lambda: store.enqueue(QUEUE, [a_task("b")])).result(10)
+        assert tasks.count() == 0, "the site's own transactions are as it wants them"
+
+
+def test_a_deadlock_is_for_the_caller_inside_a_transaction(store: Store) -> None:
+    """The queue can't repeat what the caller has done before."""
+    for id in "ab":
+        store.enqueue(QUEUE, [a_task(id)])
+    locked = threading.Event()
+
+    def lock_both() -> None:
+        with transaction.atomic(using="mariadb"):
+            lock("b")
+            locked.set()
+            wait_for(lambda: waiting_sessions() == 1)
+            lock("a")
+
+    other = in_thread(lock_both)
+    locked.wait(10)
+    with pytest.raises(OperationalError, match="Deadlock") as mine, transaction.atomic("mariadb"):
+        lock("a")
+        cancelled(store, "b")
+        other.result(10)
+        raise AssertionError("nobody met a deadlock") from other.exception()
+
+    assert not isinstance(mine.value, QueueUnavailableError)
+
+
+def test_an_enqueue_that_has_waited_too_long_says_that_nothing_is_stored(store: Store) -> None:
+    """The server's own timeout is how long, as on SQLite."""
+    queue = Queue(QUEUE, using=store.using)
+    with connections["mariadb"].cursor() as cursor:
+        cursor.execute("SET innodb_lock_wait_timeout = 1")
+
+    with (
+        elsewhere(lambda: store.enqueue(QUEUE, [a_task()])),
+        pytest.raises(QueueUnavailableError, match="Lock wait timeout"),
+    ):
+        queue.enqueue({}, id="a")
+
+    connections["mariadb"].close()
+
+
+def test_a_server_that_does_not_take_writes_counts_as_out_of_reach(store: Store) -> None:
+    """The primary before a fail-over, say."""
+    queue = Queue(QUEUE, using=store.using)
+    with connections["mariadb"].cursor() as cursor:
+        cursor.execute("SET SESSION TRANSACTION READ ONLY")
+
+    with pytest.raises(QueueUnavailableError, match="READ ONLY"):
+        queue.enqueue({})
+
+    connections["mariadb"].close()
+
+
+def test_a_killed_session_is_out_of_reach_once(store: Store) -> None:
+    queue = Queue(QUEUE, using=store.using)
+    with connections["mariadb"].cursor() as cursor:
+        cursor.execute("SELECT connection_id()")
+        [number] = cursor.fetchone()
+
+    def kill() -> None:
+        with connections["mariadb"].cursor() as cursor:
+            cursor.execute("KILL %s", [number])
+
+    in_thread(kill).result(10)
+    with pytest.raises(QueueUnavailableError):
+        queue.enqueue({})
+
+    assert not queue.enqueue({}).duplicate
+
+
+def test_a_mistake_in_the_site_is_not_an_outage(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = Queue(QUEUE, using=store.using)
+    monkeypatch.setattr(Task._meta, "db_table", "nowhere")
+
+    with pytest.raises(Exception, match="nowhere") as refused:
+        queue.cancel("a")
+
+    assert not isinstance(refused.value, QueueUnavailableError)
+
+
+def test_the_clock_is_exact_to_the_microsecond(alias: str) -> None:
+    store = PortableStore(alias)
+
+    instants = {store.now() for _ in range(50)}
+
+    assert all(instant.tzinfo is UTC for instant in instants)
+    assert any(instant.microsecond % 1000 for instant in instants)
+
+
+@pytest.mark.parametrize("use_tz", [True, False])
+def test_instants_come_back_as_they_were_whatever_the_zone(
+    store: Store, clock: FakeClock, use_tz: bool
+) -> None:
+    at = clock.now() + timedelta(days=300, microseconds=1)
+    with override_settings(USE_TZ=use_tz, TIME_ZONE="America/New_York"):
+        connections["mariadb"].close()
+        store.enqueue(QUEUE, [a_task(run_after=at)])
+        held = store.held(QUEUE, "a", "")
+
+    assert held
+    assert (held.visible_at, held.visible_at.tzinfo) == (at, UTC)
+
+
+def test_a_claim_reads_through_indexes_and_locks_nothing_in_passing(store: Store) -> None:
+    """B46: what it sorted it would have locked."""
+    later = timedelta(hours=1)
+    store.enqueue(QUEUE, [a_task(f"w{n}", tenant=str(n % 3), run_after=later) for n in range(50)])
+    store.enqueue(QUEUE, [a_task("r", tenant="1")])
+    connection = connections["mariadb"]
+    with CaptureQueriesContext(connection) as made:
+        a_claim(store, "r")
+
+    asked = [query["sql"] for query in made if query["sql"].startswith("SELECT `")]
+    with connection.cursor() as cursor:
+        plans = []
+        for sql in asked:
+            cursor.execute(f"EXPLAIN {sql}")
+            plans += [(row[3], row[9]) for row in cursor.fetchall()]
+
+    assert len(asked) >= 4
+    assert not [plan for plan in plans if plan[0] == "ALL" or "filesort" in plan[1]]

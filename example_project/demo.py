@@ -74,7 +74,7 @@ def run(options: argparse.Namespace, at_end: ExitStack) -> None:
     at_end.callback(site.stop)
     at_end.callback(ignore_signals)  # called first: what ends is not to be interrupted
     site.start("web", "runserver", "--noreload", f"127.0.0.1:{port}")
-    site.start("worker", "leasequeue_worker", "--grace", "5")
+    site.start("worker", "leasequeue_worker", "--no-reload", "--grace", "5")
     if options.smoke:
         print("smoke:", smoke.check(site, name=OPERATOR, password=OPERATOR))
     else:

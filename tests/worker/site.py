@@ -8,7 +8,7 @@ from typing import Any
 
 from example_project.settings import env
 from tests.settings import *  # noqa: F403
-from tests.settings import DATABASES, TASKS
+from tests.settings import DATABASES, INSTALLED_APPS, TASKS
 
 for alias, name in json.loads(os.environ["TEST_DATABASES"]).items():
     DATABASES[alias]["NAME"] = name
@@ -20,3 +20,5 @@ if "LISTEN_URL" in os.environ:
 
 if "POOL" in os.environ:
     DATABASES["default"].setdefault("OPTIONS", {})["pool"] = json.loads(os.environ["POOL"])
+
+INSTALLED_APPS += os.environ.get("FURTHER_APPS", "").split()

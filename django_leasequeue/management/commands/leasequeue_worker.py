@@ -7,6 +7,7 @@ from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Callable
 from typing import Any, cast
 
+from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 from django.db import transaction
 
@@ -18,12 +19,14 @@ from django_leasequeue.errors import InvalidTaskError
 from django_leasequeue.policy import SECONDS_MAX
 from django_leasequeue.worker import GRACE_SECONDS, Worker
 from django_leasequeue.worker.readiness import CannotStartError
+from django_leasequeue.worker.reloading import Reloader, start_anew
 from django_leasequeue.worker.shutdown import leave, stop_on_signals
 
 
 class Command(BaseCommand):
     """The worker's options, its signals and its exit status."""
 
+    owns_process = False
     help = "Runs the tasks of a backend's queues until SIGTERM or Ctrl-C; a second one is final."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -66,6 +69,12 @@ class Command(BaseCommand):
             metavar="SECONDS",
             help="Between two looks where no notification comes. Default: as OPTIONS say.",
         )
+        add(
+            "--no-reload",
+            action="store_false",
+            dest="reload",
+            help="Don't start anew when the code changes, which a worker does under DEBUG.",
+        )
 
     def handle(self, *, backend: str, queues: list[str] | None, **options: Any) -> None:
         """See BaseCommand."""
@@ -74,16 +83,23 @@ class Command(BaseCommand):
         log_somewhere(options["verbosity"])
         ours = cast("LeaseQueueBackend", task_backends[backend])
         worker = Worker(ours, names, **{option: options[option] for option in wanted})
+        reloader = Reloader(worker)
+        finite = options["drain"] or options["max_tasks"]
+        if settings.DEBUG and options["reload"] and self.owns_process and not finite:
+            reloader.start()
         try:
             with stop_on_signals(worker.stop):
                 status = worker.run()
         except (CannotStartError, transaction.TransactionManagementError) as error:
             raise CommandError(str(error)) from error
+        if reloader.wanted():
+            start_anew()
         if status:
             raise CommandError("the worker left work behind, see its log", returncode=status)
 
     def run_from_argv(self, argv: list[str]) -> None:
         """See BaseCommand. Threads that are stuck in a task would keep the process alive."""
+        self.owns_process = True
         try:
             super().run_from_argv(argv)
         except SystemExit as end:

@@ -1,0 +1,76 @@
+"""Starting the worker anew when its code changes, as ``runserver`` does under DEBUG.
+
+The process takes up the new code itself, by exec: there is no parent that would have to pass on
+signals and statuses, and no child that could be left behind. Code that doesn't start is tried in a
+process of its own before that, so that a mistake in an edit leaves the old code at work.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import threading
+from typing import Final, NoReturn
+
+from django.utils import autoreload
+
+from . import Worker
+
+GRACE_SECONDS: Final = 5.0  # for what runs; whoever edits doesn't want to wait for longer
+
+logger = logging.getLogger("django_leasequeue")
+
+
+class Reloader:
+    """Stops *worker* when a file changes that its process has imported."""
+
+    def __init__(self, worker: Worker) -> None:
+        self.worker = worker
+        self.changed = False
+
+    def start(self) -> None:
+        threading.Thread(target=self.watch, name="reloader", daemon=True).start()
+
+    def watch(self) -> None:
+        logger.info("watching for changes of the code")
+        while not self.changed:
+            try:
+                autoreload.get_reloader().run(threading.main_thread())
+            except SystemExit:  # how Django's reloader says it
+                self.meet_change()
+
+    def meet_change(self) -> None:
+        if self.worker.stopping.is_set():
+            return
+        if problem := trial():
+            logger.error("not restarted, since the new code doesn't start: %s", problem)
+            return
+        self.changed = True
+        self.worker.grace = min(self.worker.grace, GRACE_SECONDS)
+        self.worker.stop()
+
+    def wanted(self) -> bool:
+        """Whether the worker has ended for the new code, and nobody asked for its end besides."""
+        return self.changed and self.worker.stops == 1
+
+
+def trial() -> str:
+    """What keeps the code from starting, in a line; nothing where it starts."""
+    tried = subprocess.run([*arguments(), "--help"], capture_output=True, text=True, check=False)
+    said = tried.stderr.strip().splitlines() or [f"exit status {tried.returncode}"]
+    return said[-1] if tried.returncode else ""
+
+
+def arguments() -> list[str]:
+    """The command line that this process was started by."""
+    return [str(argument) for argument in autoreload.get_child_arguments()]
+
+
+def start_anew() -> NoReturn:
+    """Become a new worker: same process, same command line."""
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execv(sys.executable, arguments())

@@ -1,0 +1,86 @@
+"""Under DEBUG a worker takes up changed code, as runserver does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.waiting import wait_for
+
+from . import tasks
+from .conftest import Site, wait_until_said
+
+pytestmark = pytest.mark.django_db(databases=["default", "sqlite"], transaction=True)
+
+
+class Code:
+    """A module that a worker process imports at its start, and that says so."""
+
+    def __init__(self, folder: Path) -> None:
+        self.file = folder / "edited_by_a_test.py"
+        self.write("1")
+
+    def write(self, number: str) -> None:
+        self.file.write_text(f"import sys\nsys.stderr.write('code %d\\n' % {number})\n")
+
+    def start(self, site: Site, *arguments: str) -> Any:
+        place = {"PYTHONPATH": str(self.file.parent), "FURTHER_APPS": self.file.stem}
+        process = site.start(*arguments, **place, DEBUG="True", PYTHONDONTWRITEBYTECODE="1")
+        wait_until_said(process, "started")
+        return process
+
+    def edit(self, process: Any, number: str, words: str) -> None:
+        """Change the code until the worker says *words*: it may not have looked yet before."""
+        for _ in range(5):
+            self.write(number)
+            try:
+                wait_for(lambda: any(words in line for line in process.lines), 8)
+            except AssertionError:
+                continue
+            return
+        raise AssertionError("".join(process.lines))
+
+
+@pytest.fixture
+def code(tmp_path: Path) -> Code:
+    return Code(tmp_path)
+
+
+def test_changed_code_is_taken_up_when_the_running_task_has_ended(
+    postgres: Site, code: Code
+) -> None:
+    worker = code.start(postgres)
+    postgres.enqueue(tasks.take_long, 2)
+    wait_for(lambda: "leased" in postgres.kinds())
+
+    code.edit(worker, "2", "code 2")
+
+    wait_for(lambda: starts(worker) == 2, 30)
+    postgres.enqueue(tasks.add, 1, 1)
+    wait_for(lambda: postgres.kinds().count("acked") == 2)
+    assert "lapsed" not in postgres.kinds()
+    worker.terminate()
+    assert worker.wait(15) == 0
+
+
+def test_code_that_does_not_start_leaves_the_old_code_at_work(postgres: Site, code: Code) -> None:
+    worker = code.start(postgres)
+
+    code.edit(worker, "(", "not restarted")
+
+    postgres.enqueue(tasks.add, 1, 1)
+    wait_for(lambda: "acked" in postgres.kinds())
+    code.edit(worker, "3", "code 3")
+    wait_for(lambda: starts(worker) == 2, 30)
+
+
+def test_no_reload_leaves_it_running(postgres: Site, code: Code) -> None:
+    worker = code.start(postgres, "--no-reload")
+
+    assert not any("watching" in line for line in worker.lines)
+
+
+def starts(worker: Any) -> int:
+    return sum("started worker=" in line for line in worker.lines)

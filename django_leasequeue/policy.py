@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final, Literal
 
@@ -49,9 +49,10 @@ class QueuePolicy:
     backoff_cap: float = 3600.0
     jitter: float = 0.0
     on_fatal: Literal["dead_letter", "drop"] = "dead_letter"
+    own: Limits | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        self.limits()
+        object.__setattr__(self, "own", self.limits())  # what most tasks get
         for name in ("backoff_base", "backoff_cap"):
             seconds(name, getattr(self, name), minimum=0.0)
         seconds("backoff_factor", self.backoff_factor, minimum=1.0)
@@ -72,6 +73,8 @@ class QueuePolicy:
         Raises:
             InvalidTaskError: a bound is broken.
         """
+        if self.own and max_attempts is visibility is max_lease is None:
+            return self.own
         attempts = self.max_attempts if max_attempts is None else max_attempts
         lease = positive("visibility", self.visibility if visibility is None else visibility)
         longest = self.max_lease if max_lease is None else max_lease

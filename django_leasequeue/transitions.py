@@ -26,6 +26,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import Enum, StrEnum
+from functools import lru_cache
 from typing import Any, Final, Protocol
 from uuid import UUID
 
@@ -248,15 +249,28 @@ class Limited(Protocol):
 
 def enqueued_data(task: Limited) -> str:
     """The ``data`` of the ``enqueued`` transition that begins *task*, as ``born`` reads it."""
+    limits = (task.max_attempts, task.visibility, task.max_lease)
+    return data_of(task.path, task.priority, task.dedupe_key, *limits)
+
+
+@lru_cache(maxsize=1024)  # the tasks of one function mostly share it
+def data_of(
+    path: str,
+    priority: int,
+    dedupe_key: str | None,
+    max_attempts: int,
+    visibility: timedelta,
+    max_lease: timedelta,
+) -> str:
     microsecond = timedelta(microseconds=1)
     return json_text(
         {
-            "path": task.path,
-            "priority": task.priority,
-            "dedupe_key": task.dedupe_key,
-            "max_attempts": task.max_attempts,
-            "visibility_us": task.visibility // microsecond,
-            "max_lease_us": task.max_lease // microsecond,
+            "path": path,
+            "priority": priority,
+            "dedupe_key": dedupe_key,
+            "max_attempts": max_attempts,
+            "visibility_us": visibility // microsecond,
+            "max_lease_us": max_lease // microsecond,
         }
     )
 

@@ -111,6 +111,8 @@ def details_text(details: Any) -> str:
 
 def check_json(value: Any, path: str, depth: int, field: str) -> None:
     """Walk *value* and refuse the first thing that JSON, or a database, can't hold."""
+    if type(value) is str and value.isascii() and "\0" not in value:
+        return  # most of what is in a payload, known to be good four times as fast
     if value is None or isinstance(value, bool):
         return
     if isinstance(value, int):
@@ -137,7 +139,7 @@ def check_object(value: dict[Any, Any], path: str, depth: int, field: str) -> No
     for key, item in value.items():
         if not isinstance(key, str):
             refuse(path, field, f"a key of type {type(key).__name__}")
-        if UNSTORABLE.search(key):
+        if (not key.isascii() and UNSTORABLE.search(key)) or "\0" in key:
             shown = ascii(key)[1:-1]
             refuse(
                 join(path, shown),

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any, Final
+from uuid import UUID
 
 from django.db import InterfaceError, InternalError, OperationalError, connections, transaction
 
@@ -456,6 +457,32 @@ class Queue(AsyncQueueMixin):
         with self.reached():
             return self.store.cancel(self.name, id, tenant=tenant, by=by, reason=reason)
 
+    def erase(self, life: UUID | str, *, by: str | None = None, reason: str | None = None) -> bool:
+        """Blank payload, details, results and errors of one life, in the log too, on record.
+
+        Whether it is held or has left. The id, the dedupe key and the tenant stay. A task that
+        still waits is delivered with the payload ``None`` then, and a worker that runs it still
+        knows what it was told: cancel it first.
+
+        Args:
+            life: as ``EnqueuedTask.life``, or ``TaskResult.id``.
+            by, reason: who and why, for the record.
+
+        Returns:
+            False where this queue has no such life on record.
+
+        Raises:
+            InvalidTaskError: *by* or *reason* can't be stored; nothing was erased.
+            QueueUnavailableError: the database can't be reached.
+        """
+        by, reason = validation.remark("by", by), validation.remark("reason", reason)
+        try:
+            known = UUID(str(life))
+        except ValueError:
+            return False
+        with self.reached():
+            return self.store.erase(self.name, known, by=by, reason=reason)
+
     def depth(self) -> Depth:
         """How many tasks are visible, scheduled, leased and dead at this instant."""
         with self.reached():
@@ -493,6 +520,7 @@ class Queue(AsyncQueueMixin):
     aredrive = twin(redrive)
     aredrive_all = twin(redrive_all)
     acancel = twin(cancel)
+    aerase = twin(erase)
     adepth = twin(depth)
     astats = twin(stats)
 

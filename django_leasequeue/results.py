@@ -17,9 +17,9 @@ from .lease import Lease
 from .records import Attempt, EnqueuedTask
 from .story import ADOPTED, VANISHED, attempts
 from .tasks import LeaseTask, unvalidated, values
-from .transitions import Kind, Transition, born
+from .transitions import ASIDES, Kind, Transition, born
 
-# A duplicate enqueue changes nothing; every other kind of row tells how the task stands after it.
+# Those left out change nothing; every other kind of row tells how the task stands after it.
 STATUSES: Final[Mapping[Kind, TaskResultStatus]] = {
     Kind.ENQUEUED: TaskResultStatus.READY,
     Kind.LEASED: TaskResultStatus.RUNNING,
@@ -46,7 +46,7 @@ def result_of(
     """
     origin = born(history[0])
     call = origin.payload_value if isinstance(origin.payload_value, dict) else {}
-    last = [row for row in history if row.kind is not Kind.DUPLICATE][-1]
+    last = [row for row in history if row.kind not in ASIDES][-1]
     status = STATUSES[last.kind]
     tried = attempts(history)
     result: TaskResult[..., Any] = TaskResult(

@@ -57,6 +57,7 @@ class Kind(StrEnum):
     DROPPED = "dropped"
     REDRIVEN = "redriven"
     CANCELLED = "cancelled"
+    ERASED = "erased"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -171,7 +172,9 @@ RULES: Final[Mapping[Kind, Rule]] = {
     Kind.DROPPED: rule(after={State.LEASED}, leads_to=NOT_HELD),
     Kind.REDRIVEN: rule(after={State.DEAD}, leads_to=State.READY),
     Kind.CANCELLED: rule(after=HELD, leads_to=NOT_HELD),
+    Kind.ERASED: rule(after=HELD | {NOT_HELD}, leads_to=UNCHANGED),
 }
+ASIDES: Final = frozenset(kind for kind, rule_ in RULES.items() if rule_.leads_to is UNCHANGED)
 
 # What may be pruned: all of a life by the row that ended it, and rows by what repeats them.
 ENDED: Final = frozenset(kind for kind, rule_ in RULES.items() if rule_.leads_to is NOT_HELD)
@@ -192,7 +195,7 @@ def fold(task: TaskRecord | None, transition: Transition) -> TaskRecord | None:
     if transition.kind is Kind.ENQUEUED:
         return born(transition)
     if isinstance(here.leads_to, Nowhere):
-        return task
+        return erased(task) if task and transition.kind is Kind.ERASED else task
     if here.leads_to is NOT_HELD or task is None:
         return None
     return moved(task, transition, here.leads_to)
@@ -289,6 +292,29 @@ def moved(task: TaskRecord, transition: Transition, state: State) -> TaskRecord:
         leased_at=transition.at if leased else task.leased_at,
         details=json_text(facts["details"]) if "details" in facts else task.details,
         last_error=facts["error"]["summary"] if "error" in facts else task.last_error,
+    )
+
+
+NOTHING: Final = "null"  # the payload of an erased task
+ERASED_ERROR: Final = {"type": "", "message": "erased", "traceback": "", "summary": "erased"}
+
+
+def erased(task: TaskRecord) -> TaskRecord:
+    """The held *task* without what it was told and what it told."""
+    last_error = ERASED_ERROR["summary"] if task.last_error else ""
+    return replace(task, payload=NOTHING, details=None, last_error=last_error)
+
+
+def blanked(transition: Transition) -> Transition:
+    """The row of the log as an erasure leaves it: what happened, but no payload, details, result
+    or error."""
+    facts = {k: v for k, v in transition.facts.items() if k not in ("details", "result")}
+    if "error" in facts:
+        facts["error"] = ERASED_ERROR
+    return replace(
+        transition,
+        payload=None if transition.payload is None else NOTHING,
+        data=json_text(facts) if facts else None,
     )
 
 

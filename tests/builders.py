@@ -90,5 +90,9 @@ def redriven(store: Store, *ids: str, tenant: str = "") -> tuple[int, dict[str, 
     return batch.redriven, dict(batch.skipped)
 
 
+def erased(store: Store, life: UUID) -> bool:
+    return store.erase(QUEUE, life, by="7 ada", reason="she asked for it")
+
+
 def cancelled(store: Store, id: str = "a", tenant: str = "") -> bool:
     return store.cancel(QUEUE, id, tenant=tenant, by="7 ada", reason="unwanted")

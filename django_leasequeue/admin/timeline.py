@@ -12,7 +12,7 @@ from django.utils.translation import gettext_lazy as _, pgettext_lazy
 
 from ..records import Attempt
 from ..story import ADOPTED, RUNNING, VANISHED, attempts, last_error, with_the_clock
-from ..transitions import Kind, State, TaskRecord, Transition, as_of, born, fold
+from ..transitions import ASIDES, Kind, State, TaskRecord, Transition, as_of, born, fold
 
 OUTCOMES: Final[dict[str, Any]] = {
     RUNNING: _("running"),
@@ -34,7 +34,12 @@ LEFT: Final[dict[Kind, Any]] = {
     Kind.DROPPED: pgettext_lazy("task", "Dropped at"),
     Kind.CANCELLED: pgettext_lazy("task", "Cancelled at"),
 }
-ACTS: Final[dict[str, Any]] = {Kind.REDRIVEN: _("Redriven"), Kind.CANCELLED: _("Cancelled")}
+ACTS: Final[dict[str, Any]] = {
+    Kind.REDRIVEN: _("Redriven"),
+    Kind.CANCELLED: _("Cancelled"),
+    Kind.ERASED: _("Erased"),
+}
+ERASED: Final[Any] = _("(erased)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +76,7 @@ class Story:
     error: str
     enqueued_at: datetime
     events: tuple[Delivery | Act, ...]
-    payload: str
+    payload: Any
     details: str
     result: str
 
@@ -84,7 +89,7 @@ def story_of(held: TaskRecord | None, history: Sequence[Transition], now: dateti
     """
     known = with_the_clock(held, history, now)
     task = as_of(held, now) if held else last_held(history)
-    end = known[-1]
+    end = [row for row in known if row.kind not in ASIDES][-1]
     return Story(
         task=task,
         standing=HELD[task.state] if held else LEFT.get(end.kind, _("Gone without a record since")),
@@ -95,10 +100,14 @@ def story_of(held: TaskRecord | None, history: Sequence[Transition], now: dateti
         error=last_error(task, now),
         enqueued_at=history[0].at,
         events=tuple(sorted(events(known), key=lambda event: event.position)),
-        payload=pretty(task.payload),
+        payload=ERASED if has_been_erased(known) else pretty(task.payload),
         details=pretty(task.details),
         result=pretty_value(end.facts["result"]) if "result" in end.facts else "",
     )
+
+
+def has_been_erased(history: Sequence[Transition]) -> bool:
+    return any(transition.kind is Kind.ERASED for transition in history)
 
 
 def last_held(history: Sequence[Transition]) -> TaskRecord:

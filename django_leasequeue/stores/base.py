@@ -160,6 +160,11 @@ class Store(ABC):
         """Take a held task away; False where no task of that id is held."""
 
     @abstractmethod
+    def erase(self, queue: str, life: UUID, *, by: str | None, reason: str | None) -> bool:
+        """Blank what a life knew, in log and projection, held or not; False where the queue has no
+        such life on record."""
+
+    @abstractmethod
     def find(self, life: UUID) -> TaskRecord | None:
         """The held task as stored; None where it has left or never was."""
 

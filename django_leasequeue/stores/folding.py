@@ -26,9 +26,11 @@ from ..transitions import (
     TaskRecord,
     Transition,
     as_of,
+    blanked,
     enqueued_data,
     fold,
     follow,
+    json_text,
     overdue,
 )
 from .base import BATCH, Answer, Failure, Finish, Store
@@ -104,6 +106,10 @@ class FoldingStore(Store):
     @abstractmethod
     def take_turn(self, queue: str, tenant: str, token: int) -> None:
         """Remember that *tenant* was served last, by the lease *token*."""
+
+    @abstractmethod
+    def rewrite(self, rows: Sequence[Transition]) -> None:
+        """Write what an erasure leaves of *rows* in their places, and of their life's effects."""
 
     def find(self, life: UUID) -> TaskRecord | None:
         return next(iter(self.look(life=life)), None)
@@ -368,6 +374,19 @@ class FoldingStore(Store):
             for task in tasks:
                 self.append(task, follow(task, Kind.CANCELLED, now, by=by, reason=reason))
         return bool(tasks)
+
+    @move
+    def erase(self, queue: str, life: UUID, *, by: str | None, reason: str | None) -> bool:
+        with self.moving() as now:
+            held = next(iter(self.lock(life=life)), None)
+            history = self.history([life])
+            if not history or history[0].queue != queue:
+                return False
+            note = json_text({"by": by, "reason": reason})
+            done = replace(history[-1], kind=Kind.ERASED, at=now, visible_at=None, data=note)
+            self.append(held, replace(done, position=0, id=None, payload=None))
+            self.rewrite([blanked(row) for row in history if row != blanked(row)])
+        return True
 
 
 def live(task: TaskRecord | None, lease: Lease, now: datetime) -> bool:

@@ -82,6 +82,10 @@ class MemoryStore(FoldingStore):
         self.transitions.append(logged)
         return logged
 
+    def rewrite(self, rows: Sequence[Transition]) -> None:
+        for row in rows:
+            self.transitions[row.position - 1] = row
+
     def project(self, before: TaskRecord | None, after: TaskRecord | None, now: datetime) -> None:
         if before:
             del self.tasks[before.life]

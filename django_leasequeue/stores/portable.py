@@ -22,9 +22,9 @@ from django.db import IntegrityError, OperationalError, connections, transaction
 from django.db.models import Count, F, Min, Q, QuerySet
 
 from ..lease import Lease
-from ..models import Task, TaskTransition, Turn, dead_at
+from ..models import Effect, Task, TaskTransition, Turn, dead_at
 from ..records import Admitted, All, Depth, EnqueuedTask
-from ..transitions import Kind, State, TaskRecord, Transition, as_of
+from ..transitions import NOTHING, Kind, State, TaskRecord, Transition, as_of
 from . import pruning, tallies
 from .base import BATCH, REPEATS_MAX, Pruned
 from .folding import FoldingStore, move
@@ -127,9 +127,17 @@ class PortableStore(FoldingStore):
         self.transitions.filter(pk=row.id).update(token=row.id)
         return replace(transition, position=row.id, token=row.id)
 
+    def rewrite(self, rows: Sequence[Transition]) -> None:
+        for row in rows:
+            self.transitions.filter(pk=row.position).update(payload=row.payload, data=row.data)
+        effects: QuerySet[Effect] = QuerySet(Effect, using=self.using)
+        lives = {row.life for row in rows}
+        effects.filter(life__in=lives, result__isnull=False).update(result=NOTHING)
+
     def project(self, before: TaskRecord | None, after: TaskRecord | None, now: datetime) -> None:
         if before and after:
-            written = {name: getattr(after, name) for name in WRITTEN_ANEW}
+            erased = ("payload",) if after.payload != before.payload else ()
+            written = {name: getattr(after, name) for name in (*WRITTEN_ANEW, *erased)}
             self.tasks.filter(seq=after.seq).update(**written, lane=lane(after, now))
         elif after:
             row = Task(**columns(after), lane=lane(after, now))

@@ -163,3 +163,17 @@ def test_what_the_task_did_elsewhere_is_told_and_its_results_to_whoever_may_see_
         assert told in page
     assert "charge &lt;b&gt;" in hidden
     assert "receipt 7" not in hidden
+
+
+def test_an_erased_task_says_so(desk: Desk, emails: Queue) -> None:
+    """G59: And who erased it, and why; of what was erased nothing is left."""
+    letter = a_letter_with_a_past(emails)
+    life = Task.objects.using(emails.using).get(pk=letter).life
+
+    assert emails.erase(life, by="9 eve", reason="she asked for it")
+
+    page = desk.story(letter).content.decode()
+    for told in ("Erased", "9 eve", "she asked for it", "(erased)", "mailbox is back"):
+        assert told in page
+    for gone in ("first round", "second round", "&quot;page&quot;"):
+        assert gone not in page

@@ -264,3 +264,25 @@ def test_instants_are_handed_out_as_django_does(
     assert (result.enqueued_at.tzinfo is not None) == use_tz  # type: ignore[union-attr]
     assert result.task.run_after - result.enqueued_at == timedelta(hours=1)  # type: ignore[operator]
     assert backend.get_result(result.id) == result
+
+
+@pytest.mark.parametrize("ending", ["done", "dead"])
+def test_an_erased_result_says_how_it_ended_and_no_more(story: Story, ending: str) -> None:
+    """G59"""
+    mail = story.backend.queue("mail")
+    if ending == "done":
+        mail.complete(story.claim(), result="secret")
+    else:
+        mail.fail(story.claim(), ValueError("secret"), retryable=False)
+    before = story.result
+
+    assert mail.erase(story.id, by="ada")
+
+    result = story.result
+    assert (result.status, result.finished_at) == (before.status, before.finished_at)
+    assert (result.args, result.kwargs) == ([], {})
+    assert "secret" not in repr(result)
+    if ending == "done":
+        assert result.return_value is None
+    else:
+        assert [error.traceback for error in result.errors] == ["erased"]

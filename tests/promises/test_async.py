@@ -28,7 +28,7 @@ def test_every_call_of_a_tasks_life_has_a_twin() -> None:
     calls = {
         *("enqueue", "enqueue_many", "claim", "check", "heartbeat", "complete", "complete_many"),
         *("fail", "release", "adopt", "cancel", "redrive", "redrive_all", "depth", "stats"),
-        "dead_letters",
+        *("dead_letters", "erase"),
     }
     assert set(NAMES) == calls
     assert hasattr(Queue, "apoll")

@@ -21,6 +21,7 @@ from tests.builders import (
     a_lease,
     a_task,
     cancelled,
+    erased,
     redriven,
 )
 
@@ -95,6 +96,7 @@ ON_TASKS: Final[dict[str, tuple[Kind, Move]]] = {
     "adopt": (Kind.LAPSED, lambda store, lease: store.adopt(QUEUE, "w")),
     "redrive": (Kind.REDRIVEN, lambda store, lease: redriven(store, "a")),
     "cancel": (Kind.CANCELLED, lambda store, lease: cancelled(store)),
+    "erase": (Kind.ERASED, lambda store, lease: erased(store, lease.life)),
 }
 INSTEAD: Final = {Kind.ENQUEUED: Kind.DUPLICATE}  # of one move, where the other isn't allowed
 

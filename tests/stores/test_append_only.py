@@ -22,6 +22,7 @@ from tests.builders import (
     a_lease,
     a_task,
     cancelled,
+    erased,
     redriven,
 )
 
@@ -41,6 +42,7 @@ MOVES: Final[dict[str, tuple[int, Move]]] = {  # rows that the move logs, and th
     "adopt": (2, lambda store, _: store.adopt(QUEUE, "w")),
     "redrive": (2, lambda store, _: redriven(store, "dead", "buried")),
     "cancel": (1, lambda store, _: cancelled(store, "ready")),
+    "erase": (1, lambda store, leases: erased(store, leases[0].life)),
 }
 
 

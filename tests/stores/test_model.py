@@ -147,6 +147,12 @@ class Comparison(RuleBasedStateMachine):
             lambda store, side: store.cancel(self.queue, id, tenant=tenant, by="ada", reason=None)
         )
 
+    @rule(choice=st.integers(0, 99))
+    def erase(self, choice: int) -> None:
+        if self.lives:
+            life = self.lives[choice % len(self.lives)]
+            self.agree(lambda store, side: store.erase(self.queue, life, by="ada", reason=None))
+
     @rule(seconds=st.sampled_from([1, 4, 10, 30]))
     def wait(self, seconds: int) -> None:
         self.clock.advance(seconds)

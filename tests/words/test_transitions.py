@@ -12,13 +12,17 @@ from hypothesis import given, strategies as st
 from django_leasequeue.errors import IllegalTransitionError, LostReason
 from django_leasequeue.testing.clock import START
 from django_leasequeue.transitions import (
+    ASIDES,
+    NOTHING,
     RULES,
     Kind,
     State,
     TaskRecord,
     Transition,
     as_of,
+    blanked,
     enqueued_data,
+    erased,
     fold,
     fold_all,
     follow,
@@ -75,11 +79,24 @@ def test_what_a_task_is_never_changes_only_where_it_stands(history: list[Transit
     first = fold(None, history[0])
     for cut in range(1, len(history) + 1):
         task = fold_all(history[:cut])
+        if any(row.kind is Kind.ERASED for row in history[:cut]) and first:
+            first = replace(first, payload=NOTHING)
         if task and first:
             own = ("seq", "life", "id", "tenant", "payload", "priority", "dedupe_key", "visibility")
             assert [getattr(task, name) for name in own] == [getattr(first, name) for name in own]
             assert task.state in (State.READY, State.LEASED, State.DEAD)
             assert (task.token is None) == (task.worker is None) == (task.leased_at is None)
+
+
+@given(histories())
+def test_what_an_erasure_leaves_in_the_log_folds_into_what_it_leaves_of_the_task(
+    history: list[Transition],
+) -> None:
+    """G59"""
+    task = fold_all(history)
+    if task:
+        erasure = after(task, Kind.ERASED)
+        assert fold_all([*map(blanked, history), erasure]) == fold(task, erasure) == erased(task)
 
 
 @given(histories())
@@ -94,8 +111,8 @@ def test_the_rules_say_for_every_kind_what_follows(history: list[Transition]) ->
                 fold(task, transition)
             continue
         moved = fold(task, transition)
-        if kind is Kind.DUPLICATE:
-            assert moved == task
+        if kind in ASIDES:
+            assert moved == (erased(task) if task and kind is Kind.ERASED else task)
         else:
             assert (moved.state if moved else None) == RULES[kind].leads_to
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
+from uuid import UUID
 
 from django.core.management.base import BaseCommand, CommandError
 
 from django_leasequeue.conf import Options, backends, parse, queues_of, retention_of
 from django_leasequeue.errors import InvalidTaskError
 from django_leasequeue.models import TaskTransition
+from django_leasequeue.queue import Queue
 from django_leasequeue.retention import old_rows, prune
 from django_leasequeue.transitions import Kind
 
@@ -35,10 +37,16 @@ class Command(BaseCommand):
         )
         add("--dry-run", action="store_true", help="Count what would go; delete nothing.")
         add("--backend", metavar="ALIAS", help="Key of TASKS; default: all lease queues there.")
+        told = "Blank payload, details, results and errors of one task, in the log too, on record."
+        add = verbs.add_parser("erase", help=told, description=told).add_argument
+        add("life", type=UUID, help="What TaskResult.id and the admin say.")
+        add("--by", metavar="NAME", help="Who erases, for the record.")
+        add("--reason", metavar="TEXT", help="Why, for the record.")
 
     def handle(self, *args: Any, verb: str, **options: Any) -> None:
         """See BaseCommand."""
-        {"prune": self.prune}[verb](**options)
+        verbs: dict[str, Callable[..., None]] = {"prune": self.prune, "erase": self.erase}
+        verbs[verb](**options)
 
     def prune(
         self, *, older_than: float | None, dry_run: bool, backend: str | None, **_: Any
@@ -54,6 +62,16 @@ class Command(BaseCommand):
             else:
                 rows = prune(using, retention, queues=queues)
                 self.stdout.write(f"{using}: {rows} rows pruned")
+
+    def erase(self, *, life: UUID, by: str | None, reason: str | None, **_: Any) -> None:
+        databases = {parse(alias, config).using for alias, config in backends()}
+        for using in sorted(databases):
+            log = TaskTransition.objects.using(using).filter(life=life)
+            for name in log.values_list("queue", flat=True)[:1]:
+                if Queue(name, using=using).erase(life, by=by, reason=reason):
+                    self.stdout.write(f"{using}: {life} of queue {name} is erased")
+                    return
+        raise CommandError(f"no database of ours has {life} on record")
 
     def table(self, using: str, rows: Mapping[Kind, int], retention: Mapping[Kind, float]) -> None:
         for kind, count in sorted(rows.items()):

@@ -234,6 +234,10 @@ class PostgresStore(Store):
         life = columns.life_in(id)
         return bool(self.run("cancel", queue=queue, id=id, life=life, tenant=tenant, data=data))
 
+    def erase(self, queue: str, life: UUID, *, by: str | None, reason: str | None) -> bool:
+        data = json_text({"by": by, "reason": reason})
+        return bool(self.run("erase", queue=queue, life=life, data=data)[0]["done"])
+
     def find(self, life: UUID) -> TaskRecord | None:
         # By its number, the place of its first row in the log: a life has no index of its own.
         rows = TaskTransition.objects.using(self.using).filter(life=life).order_by("id")

@@ -112,7 +112,7 @@ HOT: dict[str, tuple[dict[str, Any], set[str]]] = {
 }
 # They read all of a queue, or all that is scheduled and leased, or only the small table of turns;
 # or they call a function that has its own way with the planner.
-NOT_GUARDED = {"depth", "adopt", "now", "prune_turns", "prune"}
+NOT_GUARDED = {"depth", "adopt", "now", "prune_turns", "prune", "erase"}
 
 SMALL = {"leasequeue_turn"}
 

@@ -125,6 +125,18 @@ def test_the_owner_does_not_delete_by_accident_even_after_pruning(
         execute("DELETE FROM leasequeue_transition")
 
 
+def test_the_site_erases_but_can_not_rewrite_the_log(store: PostgresStore) -> None:
+    """G34 G59"""
+    with role("site"):
+        lease = a_lease(store, payload='"secret"')
+        assert store.erase("q", lease.life, by=None, reason=None)
+        assert store.find(lease.life) == fold_all(store.history([lease.life]))
+
+    assert [row.payload for row in log()] == ["null", None, None]
+    with pytest.raises(IntegrityError, match="append-only"), transaction.atomic():
+        execute("DELETE FROM leasequeue_transition")
+
+
 def test_who_was_not_granted_to_does_not_prune(store: PostgresStore) -> None:
     live_and_leave(store)
     execute("REVOKE EXECUTE ON FUNCTION leasequeue_prune FROM site")

@@ -215,7 +215,7 @@ def check_until_refused() -> None:
     current_lease().check()
 
 
-@task(timeout=0.2, max_attempts=1)
+@task(timeout=0.2, max_attempts=2)
 async def sleep_too_long() -> None:
     try:
         await asyncio.sleep(20)
@@ -224,7 +224,7 @@ async def sleep_too_long() -> None:
         raise
 
 
-@task(timeout=0.2, max_attempts=1)
+@task(timeout=0.2, max_attempts=2)
 def check_too_late() -> None:
     while True:
         time.sleep(0.02)

@@ -167,7 +167,9 @@ def test_it_logs_to_stderr_where_the_site_logs_nowhere(
 
     site.drain()
 
-    assert "started worker=" in capfd.readouterr().err
+    said = capfd.readouterr().err
+    assert "started worker=" in said
+    assert f"threads=1 database={connections[site.using].vendor}" in said
 
 
 @pytest.mark.parametrize("name", ["", "a\tb", "x" * 101])

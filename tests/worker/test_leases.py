@@ -73,26 +73,30 @@ def test_a_task_that_asks_learns_that_its_lease_is_gone(
 
 
 def test_an_async_task_is_cancelled_at_its_timeout(site: Site) -> None:
+    """G59"""
     result = site.enqueue(tasks.sleep_too_long)
 
     site.drain()
 
     result.refresh()
-    assert tasks.runs == ["cancelled"]
+    assert tasks.runs == ["cancelled", "cancelled"]
+    assert site.kinds() == ["enqueued", "leased", "retried", "leased", "dead"]
     assert result.errors[0].exception_class_path == "django_leasequeue.errors.TaskTimeout"
 
 
 def test_a_sync_task_is_told_of_its_timeout_when_it_asks(site: Site) -> None:
+    """G59"""
     result = site.enqueue(tasks.check_too_late)
 
     site.drain()
 
     result.refresh()
+    assert site.kinds() == ["enqueued", "leased", "retried", "leased", "dead"]
     assert result.errors[0].exception_class_path == "django_leasequeue.errors.TaskTimeout"
 
 
 def test_a_worker_whose_every_thread_is_stuck_ends_with_a_failure(site: Site) -> None:
-    """Its supervisor starts another; a worker that can't work must not look healthy."""
+    """G59: Its supervisor starts another; a worker that can't work must not look healthy."""
     site.enqueue(tasks.never_check)
 
     with site.worker(grace=0.0) as worker:

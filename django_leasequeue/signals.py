@@ -5,7 +5,8 @@ Each is sent at most once, after the move was committed, by the process that wro
 
 Arguments of the first three: ``using`` (database alias), ``queue``, ``tenant``, ``id``, ``life``
 (UUID), ``attempt``, ``token``, ``worker``, ``error`` (mapping with type, message, traceback,
-summary; None where the worker vanished).
+summary; None where the worker vanished). Connect without a ``sender``: it is whichever class of
+this package wrote the move down.
 """
 
 from __future__ import annotations

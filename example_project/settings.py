@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import django
 import environ
+from django.core.exceptions import ImproperlyConfigured
 
 BASE_DIR: Final = Path(__file__).resolve().parent.parent
 
@@ -24,6 +25,10 @@ def with_two_writers(config: dict[str, Any]) -> dict[str, Any]:
     IMMEDIATE: a transaction that began by reading and goes on to write would be refused, not made
     to wait. WAL: readers and the writer don't wait for each other.
     """
+    if "ENGINE" not in config:
+        raise ImproperlyConfigured(
+            "DATABASE_URL must name a database: postgres://user@host/name or sqlite:///path"
+        )
     if config["ENGINE"].endswith("sqlite3"):
         config["OPTIONS"] = {
             "transaction_mode": "IMMEDIATE",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,6 +19,14 @@ PATIENCE: Final = 15.0  # seconds a child may take to end
 
 class DemoError(Exception):
     """The example can't go on; the message says why."""
+
+
+def reason(said: str) -> str:
+    """What a command that failed *said*, without the traceback: its end is what went wrong."""
+    if "Traceback (most recent call last):" not in said:
+        return said.strip()
+    errors = re.findall(r"^[\w.]+: .*$", said, re.MULTILINE)
+    return str(errors[-1]) if errors else said.strip()
 
 
 class Site:
@@ -40,14 +49,14 @@ class Site:
         """Run a management command to its end. Returns what it printed.
 
         Raises:
-            DemoError: it failed; the message is what it said.
+            DemoError: it failed; the message says why, in a line.
         """
         done = subprocess.run(
             [sys.executable, "manage.py", *command], capture_output=True, text=True,
             **self.surroundings(variables),
         )  # fmt: skip
         if done.returncode != 0:
-            raise DemoError(f"manage.py {' '.join(command)} failed:\n{done.stderr}")
+            raise DemoError(f"manage.py {' '.join(command)}: {reason(done.stderr)}")
         return str(done.stdout)
 
     def start(self, name: str, *command: str) -> None:

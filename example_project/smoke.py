@@ -15,6 +15,7 @@ from example_project.site import DemoError, Site
 
 PAGE_PATIENCE: Final = 60.0  # seconds until the first page
 WORK_PATIENCE: Final = 600.0  # seconds until the queue is empty
+PROGRESS_SECONDS: Final = 10.0
 DEAD_LETTERS: Final = "/admin/leasequeue/deadletter/"
 
 
@@ -71,9 +72,16 @@ def read(browser: OpenerDirector, url: str, form: dict[str, str] | None = None) 
 
 def wait_for_the_work(site: Site) -> dict[str, int]:
     deadline = time.monotonic() + WORK_PATIENCE
+    told_at = time.monotonic()
     while time.monotonic() < deadline:
         status: dict[str, int] = json.loads(site.manage("sample_status", "--json"))
         if status["orders"] and not status["in_flight"]:
             return status
+        if time.monotonic() - told_at >= PROGRESS_SECONDS:
+            told_at = time.monotonic()
+            print(
+                "smoke: {invoiced} of {orders} invoiced, {mailed} mailed".format(**status),
+                flush=True,
+            )
         site.watch(1)
     raise DemoError(f"Still not done after {WORK_PATIENCE:.0f} s: {status}")

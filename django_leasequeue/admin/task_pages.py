@@ -18,7 +18,7 @@ from django.utils.text import capfirst
 from django.utils.translation import gettext, gettext_lazy as _
 
 from ..models import DeadLetter, Effect, Task, TaskTransition
-from ..transitions import Kind
+from ..transitions import Kind, TaskRecord
 from .access import ReadOnlyTaskAdmin, as_life, positions
 from .importable import is_gone
 from .states import state_at
@@ -103,10 +103,11 @@ class TaskPagesAdmin(ReadOnlyTaskAdmin):
         return self.page(
             request,
             "story",
-            title=capfirst(self.opts.verbose_name),
+            title=capfirst((DeadLetter if story.is_dead else Task)._meta.verbose_name),
             subtitle=name,
             original=name,
             story=story,
+            about=self.about(story.task),
             is_gone=bool(story.task.path) and is_gone(story.task.path),
             buttons=self.buttons(request, story),
             twin=self.twin(request, story),
@@ -119,6 +120,10 @@ class TaskPagesAdmin(ReadOnlyTaskAdmin):
         """What the task did elsewhere, or began to do."""
         rows = Effect.objects.using(self.using()).filter(life=life)
         return rows.order_by("started_at", "name")
+
+    def about(self, task: TaskRecord) -> Sequence[tuple[str, str]]:
+        """What *task* is about, on the site's own pages: (text, address) each. To be overridden."""
+        return ()
 
     def buttons(self, request: HttpRequest, story: Story) -> list[tuple[Verb, str]]:
         """What may be done to the task here and now, and the addresses that ask."""

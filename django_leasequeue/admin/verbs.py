@@ -35,6 +35,7 @@ class Verb:
         name: in addresses, in permissions, and of the page that asks.
         states: of which tasks it is asked.
         move: moves tasks of one queue and tenant; ids of those that stayed, with the reason.
+        then: what comes next, where something does; with a place for the queues.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Verb:
     title: Any
     done: Any
     told: Any
+    then: Any = ""
 
 
 def redrive(
@@ -93,6 +95,7 @@ REDRIVE: Final = Verb(
     title=_("Redrive dead letters"),
     done=_("Redriven"),
     told=_("%d redriven"),
+    then=_("Ready now, for the next worker of %s."),
 )
 CANCEL: Final = Verb(
     name="cancel",
@@ -109,7 +112,7 @@ class SelectionForm(forms.Form):
     """What an operator confirms. A subclass adds ``until``: what came later isn't meant by it."""
 
     reason = forms.CharField(
-        label=_("Reason"),
+        label=_("Reason (optional)"),
         help_text=_("Kept on record with your name."),
         required=False,
         max_length=500,
@@ -123,12 +126,14 @@ class Outcome:
 
     verb: Verb
     moved: int = 0
+    queues: set[str] = field(default_factory=set)
     skipped: list[tuple[str, str]] = field(default_factory=list)
 
     def __str__(self) -> str:
         moved = self.verb.told % self.moved
         if not self.skipped:
-            return f"{moved}."
+            then = self.verb.then % ", ".join(sorted(self.queues)) if self.queues else ""
+            return f"{moved}. {then}".rstrip()
         told = "; ".join(f"{task}: {why}" for task, why in self.skipped[:TOLD_MAX])
         if (more := len(self.skipped) - TOLD_MAX) > 0:
             told += gettext("; and %d more") % more
@@ -145,7 +150,9 @@ def carry_out(verb: Verb, tasks: QuerySet[Task], *, user: Any, reason: str) -> O
         for name, group in grouped(chunk).items():
             queue = Queue(name[0], using=tasks.db)
             skipped = verb.move(queue, group, by=by, reason=reason or None)
-            moved += [task for task in group if task.task_id not in skipped]
+            gone_on = [task for task in group if task.task_id not in skipped]
+            outcome.queues |= {queue.name} if gone_on and verb.then else set()
+            moved += gone_on
             outcome.skipped += [(f"{queue.name}/{id}", why) for id, why in skipped.items()]
         outcome.moved += len(moved)
         note(verb, moved, user, reason)

@@ -1,19 +1,29 @@
-"""The operator's desk: upload orders, see how far they are, correct what is wrong."""
+"""The operator's desk: upload orders, see how far they are, correct what is wrong.
+
+The queue's own pages are registered anew, so that a task leads to its order and an order's number
+to its tasks.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, ClassVar
+from uuid import UUID
 
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
-from django.db.models import CharField, QuerySet
+from django.db.models import CharField, Q, QuerySet
 from django.forms import TextInput
 from django.http import FileResponse, HttpRequest
 from django.shortcuts import get_object_or_404
 from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
+
+from django_leasequeue.admin import DeadLetterAdmin, TaskAdmin, TransitionAdmin
+from django_leasequeue.admin.access import ReadOnlyTaskAdmin
+from django_leasequeue.models import DeadLetter, Task, TaskTransition
+from django_leasequeue.transitions import TaskRecord
 
 from .forms import UploadForm
 from .models import Customer, Invoice, Label, Order, OrderLine, OrderStatus, Product, Upload
@@ -196,3 +206,34 @@ class InvoiceAdmin(RecordAdmin):
     def file(self, invoice: Invoice) -> SafeString:
         url = reverse("admin:orders_order_invoice", args=[invoice.order_id])
         return format_html('<a href="{}">PDF</a>', url)
+
+
+class OrderTasksMixin(ReadOnlyTaskAdmin):
+    """Tasks that know their order."""
+
+    def about(self, task: TaskRecord) -> list[tuple[str, str]]:
+        orders = Order.objects.filter(Q(task_id=task.life) | Q(mail_task_id=task.life))
+        page = "admin:orders_order_change"
+        return [(f"Order {order.number}", reverse(page, args=[order.pk])) for order in orders]
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        """An order's number finds its tasks."""
+        if lives := lives_of_order(search_term):
+            return queryset.filter(life__in=lives), False
+        return super().get_search_results(request, queryset, search_term)
+
+
+def lives_of_order(number: str) -> list[UUID]:
+    orders = Order.objects.filter(number=number.strip()).values_list("task_id", "mail_task_id")
+    return [life for lives in orders for life in lives if life]
+
+
+for model, pages in (
+    (DeadLetter, DeadLetterAdmin),
+    (Task, TaskAdmin),
+    (TaskTransition, TransitionAdmin),
+):
+    admin.site.unregister(model)
+    admin.site.register(model, type(f"Order{pages.__name__}", (OrderTasksMixin, pages), {}))

@@ -25,7 +25,7 @@ def test_the_chosen_letters_are_ready_again(desk: Desk, emails: Queue) -> None:
 
     said = desk.redrive(*letters[:2])
 
-    assert said == "2 redriven."
+    assert said == "2 redriven. Ready now, for the next worker of emails."
     assert states(emails, "a", "b", "c") == ["ready", "ready", "dead"]
 
 
@@ -45,7 +45,11 @@ def test_who_and_why_are_on_both_records(desk: Desk, emails: Queue) -> None:
 def test_list_and_story_redrive_alike(desk: Desk, emails: Queue) -> None:
     first, second = a_dead_letter(emails, "a"), a_dead_letter(emails, "b")
 
-    assert desk.redrive(first) == desk.redrive_story(second) == "1 redriven."
+    assert (
+        desk.redrive(first)
+        == desk.redrive_story(second)
+        == "1 redriven. Ready now, for the next worker of emails."
+    )
     assert states(emails, "a", "b") == ["ready", "ready"]
     assert LogEntry.objects.count() == 2
 
@@ -97,7 +101,7 @@ def test_a_selection_across_pages_keeps_to_the_filters(desk: Desk, emails: Queue
 
     said = desk.redrive(0, across=True, path=path)
 
-    assert said == "1 redriven."
+    assert said == "1 redriven. Ready now, for the next worker of emails."
     assert states(emails, "a", "b", "c") == ["dead", "ready", "dead"]
 
 
@@ -146,5 +150,7 @@ def test_letters_of_a_lease_that_ran_out_are_redriven_too(desk: Desk, emails: Qu
     emails.enqueue({}, id="a", max_attempts=1)
     poll(emails)
 
-    assert desk.redrive(number(emails, "a")) == "1 redriven."
+    assert (
+        desk.redrive(number(emails, "a")) == "1 redriven. Ready now, for the next worker of emails."
+    )
     assert states(emails, "a") == ["ready"]

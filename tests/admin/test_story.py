@@ -80,15 +80,16 @@ def test_one_who_may_not_view_payloads_sees_neither_payload_nor_details_nor_resu
 def test_after_the_redrive_the_page_tells_where_the_task_stands(desk: Desk, emails: Queue) -> None:
     letter = a_dead_letter(emails, "a")
 
-    def standing() -> str:
-        return str(desk.story(letter).context["story"].standing)
+    def standing() -> tuple[str, str]:
+        context = desk.story(letter).context
+        return str(context["title"]), str(context["story"].standing)
 
-    assert standing() == "Dead since"
+    assert standing() == ("Dead letter", "Dead since")
     emails.redrive(["a"])
-    assert standing() == "Ready since"
+    assert standing() == ("Task", "Ready since")
     lease = poll(emails)
     emails.complete(lease)
-    assert standing() == "Done at"
+    assert standing() == ("Task", "Done at")
 
 
 def test_a_cancelled_letter_tells_who_cancelled_it(desk: Desk, emails: Queue) -> None:

@@ -43,7 +43,7 @@ def test_redrive_by_number_by_selection_and_from_the_story(desk: Desk, emails: Q
 
     said = [desk.redrive(theirs), desk.redrive_story(theirs), desk.redrive(mine, across=True)]
 
-    assert said == ["0 redriven."] * 2 + ["1 redriven."]
+    assert said == ["0 redriven."] * 2 + ["1 redriven. Ready now, for the next worker of emails."]
     assert states(emails, "a", "b") == ["ready", "dead"]
 
 

@@ -7,6 +7,8 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
 
+from django_leasequeue.models import DeadLetter
+from django_leasequeue.testing import run_tasks
 from example_project.orders.models import Invoice, Order, Upload
 from example_project.orders.tasks import process_order, send_invoice_mail
 
@@ -27,6 +29,34 @@ def posted(order: Order, **corrections: str) -> dict[str, Any]:
     forms = {"lines-TOTAL_FORMS": 1, "lines-INITIAL_FORMS": 1}
     rows = {f"lines-0-{name}": value for name, value in body.items()}
     return head | forms | rows | {"lines-0-order": order.pk} | corrections
+
+
+@pytest.fixture
+def failed(an_order: AnOrder, transactional_db: None) -> Order:
+    """An order that is wrong, and has a dead letter for it."""
+    order = an_order({"order_date": "1996-07-51"})
+    run_tasks()
+    return order
+
+
+def test_a_dead_letter_leads_to_its_order(admin_client: Client, failed: Order) -> None:
+    letter = DeadLetter.objects.get()
+
+    page = admin_client.get(reverse("admin:leasequeue_deadletter_change", args=[letter.pk]))
+
+    assert f'<a href="{change_page(failed)}">Order {failed.number}</a>' in page.content.decode()
+
+
+@pytest.mark.parametrize(("pages", "rows"), [("deadletter", 1), ("task", 0), ("tasktransition", 3)])
+def test_an_orders_number_finds_its_tasks(
+    admin_client: Client, failed: Order, pages: str, rows: int
+) -> None:
+    process_order.enqueue(0)  # of another order
+
+    lists = reverse(f"admin:leasequeue_{pages}_changelist")
+
+    assert len(admin_client.get(lists, {"q": failed.number}).context["cl"].result_list) == rows
+    assert not admin_client.get(lists, {"q": "no such number"}).context["cl"].result_list
 
 
 @pytest.fixture

@@ -166,6 +166,14 @@ def site(
 
 
 @pytest.fixture
+def server(site: Site) -> Site:
+    """A site where others can write while a task holds a transaction."""
+    if connections[site.using].vendor == "sqlite":
+        pytest.skip("SQLite has one writer")
+    return site
+
+
+@pytest.fixture
 def postgres(transactional_db: None, fresh_tasks: None) -> Iterator[Site]:
     """A site for what only a server's sessions can show, or is the same on both."""
     site = Site("default")

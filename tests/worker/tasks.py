@@ -114,7 +114,7 @@ def lose_the_commits_answer(using: str) -> None:
     connection.commit = commit_silently  # type: ignore[method-assign]
 
 
-@task(atomic=True, visibility=0.6, max_lease=0.6, max_attempts=2)
+@task(atomic=True, visibility=1.5, max_lease=1.5, max_attempts=2)
 def found_too_late(name: str) -> None:
     found_atomically.func(name)
     gate.wait(20)
@@ -126,12 +126,12 @@ def found_slowly(name: str, seconds: float) -> int:
     return take_long.func(seconds)
 
 
-@task(atomic=True, visibility=0.6, max_lease=0.6, max_attempts=3)
+@task(atomic=True, visibility=1.5, max_lease=1.5, max_attempts=3)
 def outlive_the_lease(times: int) -> None:
-    """Write a row, and take twice as long as a lease lasts, at so many attempts."""
+    """Write a row, and take longer than a lease lasts, at so many attempts."""
     attempt = current_lease().attempt
     found_atomically.func(f"attempt {attempt}")
-    time.sleep(1.2 if attempt <= times else 0)
+    time.sleep(2.5 if attempt <= times else 0)
 
 
 @task(visibility=0.6, max_lease=0.6, max_attempts=1)

@@ -101,7 +101,7 @@ def test_a_lease_that_lapses_in_the_body_takes_its_writes_along(
 
 @pytest.mark.parametrize("how", ["superseded", "cancelled"])
 def test_the_writes_of_a_worker_that_lost_its_task_are_not_there(
-    postgres: Site, caplog: pytest.LogCaptureFixture, how: str
+    server: Site, caplog: pytest.LogCaptureFixture, how: str
 ) -> None:
     """G49: On SQLite nobody can take the task away before the body has ended: one writer."""
     losses: list[str] = []
@@ -111,12 +111,12 @@ def test_the_writes_of_a_worker_that_lost_its_task_are_not_there(
 
     def take_away() -> bool:
         if how == "cancelled":
-            return postgres.queue.cancel(result.id)
-        return bool(postgres.queue.claim(worker="other"))
+            return server.queue.cancel(result.id)
+        return bool(server.queue.claim(worker="other"))
 
-    result = postgres.enqueue(tasks.found_too_late, "a")
+    result = server.enqueue(tasks.found_too_late, "a")
 
-    with receiving(signals.lease_lost, lost), postgres.worker(max_tasks=1):
+    with receiving(signals.lease_lost, lost), server.worker(max_tasks=1):
         wait_for(lambda: tasks.runs == ["a"])
         wait_for(take_away)
         tasks.gate.set()
@@ -124,18 +124,18 @@ def test_the_writes_of_a_worker_that_lost_its_task_are_not_there(
 
     assert lines(caplog)[0].startswith("lost ")
     assert losses == [how]
-    assert groups(postgres) == []
+    assert groups(server) == []
 
 
-def test_an_atomic_task_longer_than_its_lease_is_renewed(postgres: Site) -> None:
+def test_an_atomic_task_longer_than_its_lease_is_renewed(server: Site) -> None:
     """G39: On SQLite no heartbeat gets through: an atomic body must end within its lease there."""
-    result = postgres.enqueue(tasks.found_slowly, "a", 1.2)
+    result = server.enqueue(tasks.found_slowly, "a", 1.2)
 
-    postgres.drain()
+    server.drain()
 
     result.refresh()
     assert result.return_value == 1
-    assert "heartbeat" in postgres.kinds()
+    assert "heartbeat" in server.kinds()
 
 
 def test_hooks_run_after_the_commit(site: Site) -> None:

@@ -221,16 +221,16 @@ def test_a_worker_that_dies_in_the_middle_leaves_it_uncertain(site: Site) -> Non
     assert tasks.runs == []
 
 
-def test_the_tasks_own_rollback_does_not_undo_the_record(postgres: Site) -> None:
+def test_the_tasks_own_rollback_does_not_undo_the_record(server: Site) -> None:
     """G56"""
-    result = postgres.enqueue(tasks.charge_atomically)
+    result = server.enqueue(tasks.charge_atomically)
 
-    postgres.drain()
+    server.drain()
 
     result.refresh()
     assert (result.attempts, result.return_value) == (2, 1)
     assert tasks.runs == ["charged"]
-    assert Group.objects.using(postgres.using).count() == 1
+    assert Group.objects.using(server.using).count() == 1
 
 
 def test_inside_a_transaction_on_sqlite_it_is_refused(site: Site) -> None:

@@ -17,6 +17,7 @@ import json
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
 from functools import partial
+from inspect import iscoroutine
 from typing import Any, Final
 
 from django.db import connections, transaction
@@ -82,6 +83,10 @@ def once(
         except not_done:
             ask(effect.forget)
             raise
+        if iscoroutine(answer):  # nothing was done yet, and nothing would be
+            answer.close()
+            ask(effect.forget)
+            raise TypeError("once() calls functions that aren't async; aonce() awaits those")
         ask(partial(effect.finish, answer))
     return effect.result
 

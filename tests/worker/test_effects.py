@@ -135,6 +135,16 @@ def test_an_effect_that_says_it_did_nothing_was_not_begun(queue: Queue, shop: Sh
         assert effects.once("charge", shop.charge) == ["receipt", 1]
 
 
+def test_an_async_function_that_nobody_would_await_was_not_begun(queue: Queue, shop: Shop) -> None:
+    async def charge() -> Any:
+        return shop.charge()
+
+    with working(queue):
+        with pytest.raises(TypeError, match="aonce"):
+            effects.once("charge", charge)
+        assert effects.once("charge", shop.charge) == ["receipt", 1]
+
+
 def test_a_repetition_that_did_nothing_leaves_it_as_uncertain_as_before(
     queue: Queue, shop: Shop
 ) -> None:

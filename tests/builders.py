@@ -95,4 +95,5 @@ def erased(store: Store, life: UUID) -> bool:
 
 
 def cancelled(store: Store, id: str = "a", tenant: str = "") -> bool:
-    return store.cancel(QUEUE, id, tenant=tenant, by="7 ada", reason="unwanted")
+    ids = [id, "nobody's"]
+    return store.cancel(QUEUE, ids, tenant=tenant, by="7 ada", reason="unwanted") == {id}

@@ -77,9 +77,8 @@ def cancel_batch(
         free = rows.select_for_update(skip_locked=True).order_by("pk")
         locked = set(free.values_list("pk", flat=True))
         held = set(rows.values_list("pk", flat=True))
-        for task in tasks:
-            if task.pk in locked:
-                queue.cancel(task.task_id, tenant=task.tenant, by=by, reason=reason)
+        ids = [task.task_id for task in tasks if task.pk in locked]
+        queue.cancel_many(ids, tenant=tasks[0].tenant, by=by, reason=reason)
     return {
         task.task_id: gettext("busy") if task.pk in held else str(LEFT)
         for task in tasks

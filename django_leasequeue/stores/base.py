@@ -155,9 +155,9 @@ class Store(ABC):
 
     @abstractmethod
     def cancel(
-        self, queue: str, id: str, *, tenant: str, by: str | None, reason: str | None
-    ) -> bool:
-        """Take a held task away; False where no task of that id is held."""
+        self, queue: str, ids: Sequence[str], *, tenant: str, by: str | None, reason: str | None
+    ) -> set[str]:
+        """Take held tasks away; the ids of those that were held."""
 
     @abstractmethod
     def erase(self, queue: str, life: UUID, *, by: str | None, reason: str | None) -> bool:

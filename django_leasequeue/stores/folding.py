@@ -367,13 +367,13 @@ class FoldingStore(Store):
 
     @move
     def cancel(
-        self, queue: str, id: str, *, tenant: str, by: str | None, reason: str | None
-    ) -> bool:
+        self, queue: str, ids: Sequence[str], *, tenant: str, by: str | None, reason: str | None
+    ) -> set[str]:
         with self.moving() as now:
-            tasks = self.lock(queue=queue, tenant=tenant, id=id)
+            tasks = self.lock(queue=queue, tenant=tenant, id=set(ids))
             for task in tasks:
                 self.append(task, follow(task, Kind.CANCELLED, now, by=by, reason=reason))
-        return bool(tasks)
+        return {task.id for task in tasks}
 
     @move
     def erase(self, queue: str, life: UUID, *, by: str | None, reason: str | None) -> bool:

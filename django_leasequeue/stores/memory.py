@@ -114,7 +114,10 @@ class MemoryStore(FoldingStore):
             lives = match["life"] if isinstance(match["life"], set) else [match["life"]]
         elif unique := {"id", "live_key"} & match.keys():
             field = unique.pop()
-            lives = [self.names.get((field, match["queue"], match["tenant"], match[field]))]
+            wanted = match[field] if isinstance(match[field], set) else {match[field]}
+            lives = [
+                self.names.get((field, match["queue"], match["tenant"], one)) for one in wanted
+            ]
         else:
             return list(self.tasks.values())
         return [self.tasks[life] for life in lives if life in self.tasks]

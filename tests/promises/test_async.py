@@ -27,7 +27,17 @@ NAMES = sorted(
 def test_every_call_of_a_tasks_life_has_a_twin() -> None:
     calls = {
         *("enqueue", "enqueue_many", "claim", "check", "heartbeat", "complete", "complete_many"),
-        *("fail", "release", "adopt", "cancel", "redrive", "redrive_all", "depth", "stats"),
+        *(
+            "fail",
+            "release",
+            "adopt",
+            "cancel",
+            "cancel_many",
+            "redrive",
+            "redrive_all",
+            "depth",
+            "stats",
+        ),
         *("dead_letters", "erase"),
     }
     assert set(NAMES) == calls

@@ -144,7 +144,7 @@ class Comparison(RuleBasedStateMachine):
     @rule(id=ids, tenant=tenants)
     def cancel(self, id: str, tenant: str) -> None:
         self.agree(
-            lambda store, side: store.cancel(self.queue, id, tenant=tenant, by="ada", reason=None)
+            lambda store, side: store.cancel(self.queue, [id], tenant=tenant, by="ada", reason=None)
         )
 
     @rule(choice=st.integers(0, 99))

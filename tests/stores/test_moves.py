@@ -92,7 +92,7 @@ class TestEnqueue:
         store.fail([a_failure(lease, Kind.DEAD)])
         batch = store.redrive(QUEUE, [first.id], tenant=lease.tenant, by=None, reason=None)
         assert (batch.redriven, batch.skipped) == (1, {})
-        assert store.cancel(QUEUE, first.id, tenant="", by=None, reason=None)
+        assert store.cancel(QUEUE, [first.id], tenant="", by=None, reason=None)
         assert store.held(QUEUE, first.id, "") is None
         assert store.held(QUEUE, first.id, "X") is not None
 

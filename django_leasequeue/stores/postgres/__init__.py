@@ -228,11 +228,12 @@ class PostgresStore(Store):
         return guarded()
 
     def cancel(
-        self, queue: str, id: str, *, tenant: str, by: str | None, reason: str | None
-    ) -> bool:
+        self, queue: str, ids: Sequence[str], *, tenant: str, by: str | None, reason: str | None
+    ) -> set[str]:
         data = json_text({"by": by, "reason": reason})
-        life = columns.life_in(id)
-        return bool(self.run("cancel", queue=queue, id=id, life=life, tenant=tenant, data=data))
+        lives = [columns.life_in(id) for id in ids]
+        asked = {"queue": queue, "tenant": tenant, "ids": list(ids), "lives": lives}
+        return {row["id"] for row in self.run("cancel", **asked, data=data)}
 
     def erase(self, queue: str, life: UUID, *, by: str | None, reason: str | None) -> bool:
         data = json_text({"by": by, "reason": reason})

@@ -95,7 +95,7 @@ MOVES: dict[str, Move] = {
     "adopt": lambda store, lease, clock: store.adopt("q", "w"),
     "redrive": lambda store, lease, clock: redrive(store),
     "erase": lambda store, lease, clock: store.erase("q", lease.life, by="x", reason=None),
-    "cancel": lambda store, lease, clock: store.cancel("q", "a", tenant="", by="x", reason=None),
+    "cancel": lambda store, lease, clock: store.cancel("q", ["a"], tenant="", by="x", reason=None),
 }
 
 

@@ -89,7 +89,7 @@ class Player:
 
     def cancel(self) -> None:
         id = self.random.choice("abcdefgh")
-        self.store.cancel("q", id, tenant="", by="ada", reason="test")
+        self.store.cancel("q", [id], tenant="", by="ada", reason="test")
 
     def wait(self) -> None:
         self.second += self.random.choice([1, 5, 30])

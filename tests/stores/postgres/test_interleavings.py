@@ -57,7 +57,7 @@ def redrive(store: PostgresStore, id: str = "a") -> Any:
 
 
 def cancel(store: PostgresStore) -> bool:
-    return store.cancel("q", "a", tenant="", by=None, reason=None)
+    return bool(store.cancel("q", ["a"], tenant="", by=None, reason=None))
 
 
 def test_a_complete_that_waited_behind_a_new_claim_is_refused(

@@ -101,7 +101,7 @@ HOT: dict[str, tuple[dict[str, Any], set[str]]] = {
         },
     ),
     "cancel": (
-        {"queue": "q", "tenant": "t1", "id": "1", "life": LIVES[0], "data": "{}"},
+        {"queue": "q", "tenant": "t1", "ids": TEXTS, "lives": LIVES, "data": "{}"},
         {"leasequeue_task_id", "leasequeue_task_pkey", "leasequeue_transition_life"},
     ),
     "held": (

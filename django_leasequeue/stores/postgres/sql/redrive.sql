@@ -40,7 +40,7 @@ found AS MATERIALIZED (
                 WHEN task.state = 'ready' AND task.visible_at > clock.now THEN 'scheduled'
                 ELSE task.state END AS state
       FROM clock, leasequeue_task AS task
-     WHERE task.seq IN (SELECT seq FROM named)
+     WHERE task.seq = ANY (ARRAY(SELECT seq FROM named))
        AND task.queue = %(queue)s AND task.tenant = %(tenant)s
        AND task.task_id = ANY (%(ids)s::text[])
 ),

@@ -12,7 +12,10 @@ from tests.waiting import wait_for
 from . import tasks
 from .conftest import Site, wait_until_said
 
-pytestmark = pytest.mark.django_db(databases=["default", "sqlite"], transaction=True)
+pytestmark = [
+    pytest.mark.django_db(databases=["default", "sqlite"], transaction=True),
+    pytest.mark.timeout(240),  # it starts Django some six times
+]
 
 
 class Code:
@@ -33,10 +36,10 @@ class Code:
 
     def edit(self, process: Any, number: str, words: str) -> None:
         """Change the code until the worker says *words*: it may not have looked yet before."""
-        for _ in range(5):
+        for _ in range(3):
             self.write(number)
             try:
-                wait_for(lambda: any(words in line for line in process.lines), 8)
+                wait_for(lambda: any(words in line for line in process.lines), 25)
             except AssertionError:
                 continue
             return
@@ -58,7 +61,7 @@ def test_changed_code_is_taken_up_when_the_running_task_has_ended(
 
     code.edit(worker, "2", "code 2")
 
-    wait_for(lambda: starts(worker) == 2, 30)
+    wait_for(lambda: starts(worker) >= 2, 30)
     postgres.enqueue(tasks.add, 1, 1)
     wait_for(lambda: postgres.kinds().count("acked") == 2)
     assert "lapsed" not in postgres.kinds()
@@ -75,7 +78,7 @@ def test_code_that_does_not_start_leaves_the_old_code_at_work(postgres: Site, co
     postgres.enqueue(tasks.add, 1, 1)
     wait_for(lambda: "acked" in postgres.kinds())
     code.edit(worker, "3", "code 3")
-    wait_for(lambda: starts(worker) == 2, 30)
+    wait_for(lambda: starts(worker) >= 2, 30)
 
 
 def test_no_reload_leaves_it_running(postgres: Site, code: Code) -> None:

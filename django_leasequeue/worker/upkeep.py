@@ -14,10 +14,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from django.db import connections
+
 from django_leasequeue import signals
 from django_leasequeue.lease import Lease
 from django_leasequeue.queue import Queue
-from django_leasequeue.retention import Walk
+from django_leasequeue.retention import BATCH_ROWS, Walk
 from django_leasequeue.stores.base import REFUSED
 from django_leasequeue.transitions import Kind
 
@@ -26,7 +28,10 @@ from .sessions import Session
 
 IDLE_SECONDS: Final = 5.0
 PAUSE_SECONDS_MIN: Final = 0.05
-SHARE: Final = 5  # at most every fifth second goes into pruning
+SHARE: Final = 3  # at most every third second goes into pruning
+# What is behind catches up by larger batches: beside busy threads a call takes its time, however
+# little it does. Elsewhere a batch keeps all others from writing, or takes long.
+ROWS_MAX: Final = {"postgresql": 10_000}
 OUTAGE_PAUSE_SECONDS: Final = 30.0
 
 logger = logging.getLogger("django_leasequeue")
@@ -40,6 +45,8 @@ class Upkeep:
         self.store = queues[0].store
         names = [queue.name for queue in queues]
         self.walk = Walk(self.store, retention, queues=names) if retention else None
+        self.rows_max = ROWS_MAX.get(connections[self.store.using].vendor, BATCH_ROWS)
+        self.batch = BATCH_ROWS
         self.lock = threading.Lock()
         self.refused: Counter[tuple[str, str]] = Counter()
         self.stopping = threading.Event()
@@ -69,10 +76,11 @@ class Upkeep:
         began_at = time.monotonic()
         try:
             self.tell_refusals()
-            rows, more = self.walk.step() if self.walk else (0, False)
+            rows, more = self.walk.step(batch=self.batch) if self.walk else (0, False)
         except OUTAGE as error:
             logger.warning("upkeep failed, to be tried again: %s", " ".join(str(error).split()))
             return OUTAGE_PAUSE_SECONDS
+        self.batch = min(2 * self.batch, self.rows_max) if more else BATCH_ROWS
         took = time.monotonic() - began_at
         if rows:
             logger.debug("pruned rows=%d in=%.3fs", rows, took)

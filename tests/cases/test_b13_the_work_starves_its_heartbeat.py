@@ -11,7 +11,7 @@ pytestmark = on_all
 
 def test_tasks_that_never_let_go_of_the_interpreter_are_renewed_all_the_same(site: Site) -> None:
     """G39"""
-    results = [site.enqueue(tasks.compute, 3.5) for _ in range(4)]
+    results = [site.enqueue(tasks.compute, 5.5) for _ in range(4)]
 
     site.drain(threads=4)
 

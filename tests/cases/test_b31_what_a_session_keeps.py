@@ -14,7 +14,7 @@ from django.db import connections
 from django.db.backends.signals import connection_created
 
 from django_leasequeue.worker.sessions import Session, TaskSession
-from tests.databases import on_all
+from tests.databases import ALIASES, on_all
 from tests.waiting import in_thread
 from tests.worker import tasks
 from tests.worker.conftest import Site
@@ -55,6 +55,14 @@ SQLITE = {
     "PRAGMA behind a comment": "-- a note\n/* another */ PRAGMA query_only = 1",
     "temporary table": "CREATE TEMP TABLE left_behind (number int)",
     "attached": "ATTACH ':memory:' AS elsewhere",
+}
+
+
+MARIADB = {
+    "SET": "SET SESSION max_statement_time = 4",
+    "SET behind a comment": "-- a note\n/* another */ SET @left_behind = 1",
+    "temporary table": "CREATE TEMPORARY TABLE left_behind (number int)",
+    "lock": "SELECT GET_LOCK('left_behind', 1)",
 }
 
 
@@ -125,6 +133,25 @@ def test_nothing_of_a_task_is_left_in_a_session_of_sqlite(
         return [kept, *(execute("sqlite", sql) for sql in asked)]
 
     assert between_tasks(work) == [None, (0,), (1,)]
+
+
+@pytest.mark.skipif("mariadb" not in ALIASES, reason="no MariaDB")
+@pytest.mark.parametrize("what", MARIADB)
+def test_what_mariadb_was_told_through_django_ends_with_the_session(
+    monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """G41: a session that was only asked and written to is kept."""
+    configured(monkeypatch, "mariadb")
+
+    def work(session: TaskSession) -> list[Any]:
+        kept = []
+        for sql in ("UPDATE auth_group SET name = 'x' WHERE false", MARIADB[what]):
+            execute("mariadb", sql)
+            session.tidy()
+            kept.append(connections["mariadb"].connection is not None)
+        return kept
+
+    assert between_tasks(work) == [True, False]
 
 
 def test_a_session_goes_back_to_its_pool_as_it_came(monkeypatch: pytest.MonkeyPatch) -> None:

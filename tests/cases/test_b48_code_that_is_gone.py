@@ -41,7 +41,7 @@ def test_every_page_shows_the_path_as_text(desk: Desk, emails: Queue, path: str)
     story = desk.story(letter).content.decode()
     assert path in story
     assert MARK in story
-    assert desk.redrive(letter) == "1 redriven."
+    assert desk.redrive(letter).startswith("1 redriven.")
     assert states(emails, "a") == ["ready"]
 
 

@@ -391,7 +391,7 @@ def sleep_long_at_first(seconds: float) -> int:
     return sleep_at_first.func(seconds)
 
 
-@task(visibility=3)
+@task(visibility=5)
 def compute(seconds: float) -> int:
     """Never lets go of the interpreter by itself."""
     end = time.monotonic() + seconds

@@ -12,6 +12,7 @@ from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from .conf import Options, backends, parse
+from .stores import lack_of_skip_locked
 
 
 @register()
@@ -67,12 +68,5 @@ def check_locking(
 
 
 def check_skip_locked(connection: BaseDatabaseWrapper) -> Iterator[CheckMessage]:
-    # SQLite has one writer at a time: there is no locked row to step over.
-    if connection.vendor == "sqlite" or connection.features.has_select_for_update_skip_locked:
-        return
-    version = ".".join(map(str, connection.get_database_version()))
-    yield Error(
-        f"The queue's database {connection.alias!r}, {connection.display_name} {version}, "
-        "has no SKIP LOCKED",
-        id="leasequeue.E004",
-    )
+    if lack := lack_of_skip_locked(connection):
+        yield Error(lack, hint="MariaDB 10.6 has it, and MySQL 8.0.1.", id="leasequeue.E004")

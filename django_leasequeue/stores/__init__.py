@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 from .base import Clock, Store
+
+
+def lack_of_skip_locked(connection: BaseDatabaseWrapper) -> str:
+    """What to say of a database whose claims would wait for each other; empty where they don't."""
+    # SQLite has one writer at a time: there is no locked row to step over.
+    if connection.vendor == "sqlite" or connection.features.has_select_for_update_skip_locked:
+        return ""
+    version = ".".join(map(str, connection.get_database_version()))
+    server = f"{connection.display_name} {version}"
+    return f"The queue's database {connection.alias!r}, {server}, has no SKIP LOCKED"
 
 
 def store_for(using: str, clock: Clock | None = None) -> Store:

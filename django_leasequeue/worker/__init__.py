@@ -56,7 +56,7 @@ from .finisher import Finisher
 from .heartbeats import Heartbeats
 from .names import HeldName
 from .outage import OUTAGE, Outage, pause
-from .readiness import CannotStartError, refuse_pending_migrations
+from .readiness import CannotStartError, refuse_old_servers, refuse_pending_migrations
 from .runner import Outcome, Runner, beside_a_loop
 from .sessions import Session, TaskSession
 from .upkeep import Upkeep
@@ -281,6 +281,7 @@ class Worker:
         """
         if self.ready:
             return
+        refuse_old_servers(self.queues[0].using)
         refuse_pending_migrations(self.queues[0].using)
         if self.held_name and not self.take_name(self.held_name):
             return

@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
-from django.db import DEFAULT_DB_ALIAS, connections
+from django.db import DEFAULT_DB_ALIAS, NotSupportedError, connections
 from django.db.migrations.loader import MigrationLoader
 
 from django_leasequeue.models import Task
+from django_leasequeue.stores import lack_of_skip_locked
 
 
 class CannotStartError(Exception):
     """The worker refuses to start, or to go on; the message says why in one line."""
+
+
+def refuse_old_servers(using: str) -> None:
+    """Look whether the server is one that Django and the claims can work with.
+
+    Raises:
+        CannotStartError: it isn't.
+    """
+    try:
+        connections[using].ensure_connection()
+    except NotSupportedError as error:
+        raise CannotStartError(str(error)) from error
+    if lack := lack_of_skip_locked(connections[using]):
+        raise CannotStartError(lack)
 
 
 def refuse_pending_migrations(using: str) -> None:

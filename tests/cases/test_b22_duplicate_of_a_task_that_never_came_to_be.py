@@ -7,23 +7,37 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.db import connection, connections, transaction
+from django.db import connections, transaction
 
 from django_leasequeue import Queue
+from tests.databases import ALIASES, NAMES
 from tests.waiting import in_thread, wait_for
 
+WAITING = {
+    "postgresql": "SELECT 0, count(*) FROM pg_locks WHERE NOT granted",
+    "mysql": "SHOW GLOBAL STATUS LIKE 'Innodb_row_lock_current_waits'",
+}
+TWO_WRITERS = [
+    pytest.param(
+        alias, marks=pytest.mark.django_db(databases=[alias], transaction=True), id=NAMES[alias]
+    )
+    for alias in ALIASES
+    if alias != "sqlite"
+]
 
-@pytest.fixture
-def queue(transactional_db: None) -> Queue:
-    if connection.vendor != "postgresql":
-        pytest.skip("two writers at once need PostgreSQL: DATABASE_URL names another database")
-    return Queue("emails")
+
+@pytest.fixture(params=TWO_WRITERS)
+def queue(request: pytest.FixtureRequest, transactional_db: None) -> Queue:
+    if connections[request.param].vendor not in WAITING:
+        pytest.skip("two writers at once need a server: DATABASE_URL names none")
+    return Queue("emails", using=request.param)
 
 
-def blocked_sessions() -> int:
-    with connections["default"].cursor() as cursor:
-        cursor.execute("SELECT count(*) FROM pg_locks WHERE NOT granted")
-        return int(cursor.fetchone()[0])
+def blocked_sessions(using: str) -> int:
+    connection = connections[using]
+    with connection.cursor() as cursor:
+        cursor.execute(WAITING[connection.vendor])
+        return int(cursor.fetchone()[1])
 
 
 def second_enqueue_waits_for_first(
@@ -34,7 +48,7 @@ def second_enqueue_waits_for_first(
     stored, go_on = threading.Event(), threading.Event()
 
     def enqueue_and_hold() -> None:
-        with transaction.atomic():
+        with transaction.atomic(using=queue.using):
             first.append(queue.enqueue({"n": 1}, **names))
             stored.set()
             go_on.wait(10)
@@ -43,7 +57,7 @@ def second_enqueue_waits_for_first(
     holding = in_thread(enqueue_and_hold)
     assert stored.wait(10)
     second = in_thread(lambda: queue.enqueue({"n": 2}, **names))
-    wait_for(lambda: blocked_sessions() > 0)
+    wait_for(lambda: blocked_sessions(queue.using) > 0)
     go_on.set()
     holding.exception(10)
     return first[0], second.result(10)

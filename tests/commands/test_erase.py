@@ -11,10 +11,11 @@ from django.core.management import CommandError, call_command
 
 from django_leasequeue import Queue
 from django_leasequeue.models import TaskTransition
+from tests.databases import ALIASES
 
 from .test_prune import backend
 
-pytestmark = pytest.mark.django_db(databases=["default", "sqlite"])
+pytestmark = pytest.mark.django_db(databases=ALIASES)
 
 
 @pytest.mark.parametrize("using", ["default", "sqlite"])

@@ -12,7 +12,7 @@ import pytest
 from django.db import OperationalError, connections, transaction
 from django.test.utils import CaptureQueriesContext, override_settings
 
-from django_leasequeue import Queue, QueueUnavailableError
+from django_leasequeue import LostReason, Queue, QueueUnavailableError
 from django_leasequeue.models import Task
 from django_leasequeue.stores.base import Store
 from django_leasequeue.stores.portable import PortableStore
@@ -158,6 +158,33 @@ class TestRowsLockedByOthers:
         assert store.adopt(QUEUE, "nobody") == []
         assert cancelled(store, three.id)
         store.enqueue(QUEUE, [a_task("new", dedupe_key="k")])
+
+
+def test_a_finish_that_began_in_time_stands_though_it_is_committed_late(
+    store: Store, clock: FakeClock
+) -> None:
+    """B11"""
+    lease = a_lease(store)
+    clock.set(29.999)
+
+    with elsewhere(lambda: store.complete([a_finish(lease)])):
+        clock.set(31)
+        assert store.claim(QUEUE, worker="w2", limit=1) == []
+
+    assert kinds(store, lease.life) == ["enqueued", "leased", "acked"]
+
+
+def test_a_complete_that_waited_behind_a_cancel_is_refused(store: Store) -> None:
+    """B11: it is judged by what it finds there."""
+    lease = a_lease(store)
+
+    with elsewhere(lambda: cancelled(store, lease.id)) as end:
+        late = in_thread(lambda: store.complete([a_finish(lease)]))
+        wait_for(lambda: waiting_sessions() == 1)
+        end()
+        assert late.result(10) == set()
+
+    assert store.lost_reason(lease) is LostReason.CANCELLED
 
 
 @pytest.mark.parametrize("names", [{"dedupe_key": "k"}, {"id": "a"}], ids=["key", "id"])

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
+from tests.databases import on_all
 from tests.waiting import wait_for
 
 from . import tasks
 from .conftest import Site, wait_until_said
 
 pytestmark = [
-    pytest.mark.django_db(databases=["default", "sqlite"], transaction=True),
+    on_all,
     pytest.mark.timeout(240),  # it starts Django some six times
 ]
 

@@ -19,7 +19,9 @@ from django_leasequeue.errors import (
     TaskNotFoundError,
     WorkerVanishedError,
 )
+from django_leasequeue.retention import Walk
 from django_leasequeue.testing.clock import START, FakeClock
+from django_leasequeue.transitions import Kind
 
 from . import tasks
 
@@ -286,3 +288,13 @@ def test_an_erased_result_says_how_it_ended_and_no_more(story: Story, ending: st
         assert result.return_value is None
     else:
         assert [error.traceback for error in result.errors] == ["erased"]
+
+
+def test_a_result_that_was_pruned_is_not_there_any_more(story: Story, clock: FakeClock) -> None:
+    story.backend.queue("mail").complete(story.claim(), result="done")
+    clock.advance(1)
+
+    Walk(story.backend.store, {Kind.ACKED: 0.5}).step()
+
+    with pytest.raises(TaskResultDoesNotExist):
+        story.result  # noqa: B018

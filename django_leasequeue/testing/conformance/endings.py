@@ -12,7 +12,7 @@ from django_leasequeue.queue import Queue
 from django_leasequeue.records import Disposition
 
 from ..clock import FakeClock
-from .base import Chapter, MakeQueue, claim_ids, claim_one, counts, refusal
+from .base import Chapter, MakeQueue, bury, claim_ids, claim_one, counts, refusal
 
 
 class RateLimitedError(Exception):
@@ -33,6 +33,21 @@ class Endings(Chapter):
         assert counts(queue) == (0, 0, 0, 0), "an acknowledged task is still there"
         clock.set(1000)
         assert claim_ids(queue) == []
+
+    def test_whatever_happened_is_counted(self, queue: Queue, clock: FakeClock) -> None:
+        """G55: what only the clock has done, too."""
+        queue.enqueue({}, id="done")
+        queue.complete(claim_one(queue))
+        bury(queue, "a")
+        queue.enqueue({}, id="a")
+        queue.redrive(["a"])
+        claim_one(queue)
+        clock.set(30)
+
+        stats = queue.stats()
+
+        assert (stats.acks, stats.lapses, stats.deaths) == (1, 1, 1)
+        assert (stats.redrives, stats.duplicates) == (1, 1)
 
     def test_a_retry_waits_out_its_delay(self, queue: Queue, clock: FakeClock) -> None:
         """G16: to the microsecond, and the next attempt has the next number."""

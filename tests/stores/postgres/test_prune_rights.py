@@ -17,7 +17,6 @@ from django_leasequeue.retention import Walk
 from django_leasequeue.stores.base import Finish
 from django_leasequeue.stores.postgres import PostgresStore
 from django_leasequeue.transitions import ENDED, REPEATED, fold_all
-from tests.waiting import in_thread
 
 from .conftest import HandClock, a_dead_letter, a_lease, a_task, kinds, log
 
@@ -207,22 +206,3 @@ def test_whatever_is_asked_for_no_held_task_is_harmed(
     assert store.find(lease.life) == held
     for life in lives:
         assert fold_all(store.history([life])) == store.find(life)
-
-
-@pytest.mark.django_db(transaction=True)
-def test_one_prunes_at_a_time(clock: HandClock) -> None:
-    if connection.vendor != "postgresql":
-        pytest.skip("DATABASE_URL is not a PostgreSQL")
-    store = PostgresStore("default", clock)
-    live_and_leave(store)
-    clock.set(1)
-
-    with transaction.atomic():
-        walk = Walk(store, ALL)
-        walk.step()
-        other = Walk(store, ALL)
-        assert in_thread(other.step).result(10) == (0, False)
-        assert other.busy
-
-    assert kinds() == []
-    assert not walk.busy

@@ -39,32 +39,29 @@ from contextlib import suppress
 from functools import partial
 from math import inf
 from typing import Final
-from uuid import UUID
 
 from django.db import connections, transaction
 
 from django_leasequeue.backend import LeaseQueueBackend
 from django_leasequeue.errors import LostReason, TaskTimeout
 from django_leasequeue.polling import sleeper_for
-from django_leasequeue.queue import Queue
-from django_leasequeue.transitions import Transition
 from django_leasequeue.wakeups import unpooled
 
+from .claimer import Claimer
 from .context import CurrentLease, LeaseContext, current_lease
 from .deliveries import Deliveries, Delivery
 from .finisher import Finisher
 from .heartbeats import Heartbeats
 from .names import HeldName
-from .outage import OUTAGE, Outage, pause
+from .outage import Outage
 from .readiness import CannotStartError, refuse_old_servers, refuse_pending_migrations
 from .runner import Outcome, Runner, beside_a_loop
-from .sessions import Session, TaskSession
+from .sessions import TaskSession
 from .upkeep import Upkeep
 
 __all__ = ["CurrentLease", "LeaseContext", "TaskTimeout", "Worker", "current_lease"]
 
 GRACE_SECONDS: Final = 25.0  # Kubernetes kills after 30
-OUTAGE_PAUSE_SECONDS_MAX: Final = 5.0
 CLAIM_PATIENCE_SECONDS: Final = 3.0  # for a claim under way when the worker is to stop
 THREAD_PATIENCE_SECONDS: Final = 1.0
 
@@ -106,10 +103,7 @@ class Worker:
         options = backend.lease_options
         self.queues = [backend.queue(queue) for queue in queues]
         self.threads = threads
-        self.left = inf if max_tasks is None else max_tasks
-        self.drain = drain
         self.grace = grace
-        self.poll_interval = options.poll_interval if poll_interval is None else poll_interval
         self.sleeper = sleeper_for(options.using, queues, None, options)
         # Notes for the main thread: True to stop, False to look again. Its put() can be
         # interrupted by a signal handler that puts, where a lock or an event would deadlock.
@@ -128,6 +122,19 @@ class Worker:
         self.heartbeats = Heartbeats(self.deliveries, self.outage, self.out_of_threads)
         self.finisher = Finisher(backend, self.deliveries, self.outage)
         self.runner = Runner(backend, self.heartbeats, self.stop)
+        self.claimer = Claimer(
+            self.name,
+            self.queues,
+            self.deliveries,
+            self.heartbeats,
+            self.sleeper,
+            self.outage,
+            self.get_ready,
+            max_tasks=max_tasks,
+            drain=drain,
+            poll_interval=options.poll_interval if poll_interval is None else poll_interval,
+            stopping=self.stopping,
+        )
         self.upkeep = Upkeep(self.name, self.queues, options.retention)
 
     def run(self) -> int:
@@ -142,7 +149,7 @@ class Worker:
             TransactionManagementError: inside a transaction, whose tasks no thread of ours sees.
         """
         self.refuse_inside_transaction()
-        self.start("claimer", self.claim_until_done)
+        self.start("claimer", self.claimer.run)
         for number in range(self.threads):
             self.start(f"runner-{number + 1}", self.run_tasks, within=beside_a_loop)
         self.helpers += [
@@ -155,7 +162,7 @@ class Worker:
         if self.refusal:
             raise self.refusal
         logger.info("stopped worker=%s%s", self.name, "" if clean else " leaving work behind")
-        return 0 if clean and not self.failed else 1
+        return 0 if clean and not (self.failed or self.claimer.failed) else 1
 
     def stop(self) -> None:
         """Ask the worker to stop; a second time: at once. From any thread or signal handler."""
@@ -247,31 +254,7 @@ class Worker:
             self.failed = True
             self.stop()
 
-    # The claimer's thread
-
-    def claim_until_done(self) -> None:
-        """Claim, hand over, sleep; at the end give back what never started."""
-        session = Session()
-        failures = 0
-        while self.left and self.deliveries.wait_for_room():
-            session.restore()  # receivers of signals are the site's code
-            try:
-                self.get_ready()
-                self.give_back(self.deliveries.take_stale())
-                if self.deliveries.room() < 1:
-                    continue
-                if not self.claim_or_sleep(session):
-                    break
-                failures = 0
-            except OUTAGE as error:
-                self.outage.met(error)
-                if self.drain:
-                    self.failed = True
-                    break
-                self.stopping.wait(pause(failures, OUTAGE_PAUSE_SECONDS_MAX))
-                failures += 1
-        self.give_back(self.deliveries.take_back())
-        self.sleeper.close()
+    # The claimer's thread, before its first claim
 
     def get_ready(self) -> None:
         """Once, before the first claim: the tables are there, the name and what it held are ours.
@@ -304,67 +287,6 @@ class Worker:
                 facts = (task.queue, task.id, task.attempt, task.token)
                 logger.warning("adopted queue=%s id=%s attempt=%d token=%d", *facts)
         return True
-
-    def claim_or_sleep(self, session: Session) -> bool:
-        """Hand over what is visible, else wait for it; False where the queues are drained."""
-        seen = self.deliveries.changes
-        if self.claim():
-            return True
-        if self.drain:
-            if self.deliveries.in_hand():
-                self.deliveries.wait_for_change(seen)  # what runs may enqueue, or be retried
-                return True
-            return self.deliveries.changes != seen  # one did so behind the look
-        with self.sleeper:
-            # From here on a commit wakes us. One that came before told nobody: look again.
-            due = min(queue.seconds_until_due() for queue in self.queues)
-            if not self.claim() and not self.stopping.is_set():
-                session.tidy()
-                self.sleeper.sleep(min(due, self.poll_interval, self.deliveries.patience()))
-        return True
-
-    def claim(self) -> int:
-        """Lease what can start at once, the first queue's tasks first; how many there were."""
-        claimed = 0
-        for source in self.queues:
-            limit = min(self.deliveries.room(), self.left)
-            if limit < 1 or self.stopping.is_set():
-                break
-            sent_at = time.monotonic()
-            leases = source.claim(worker=self.name, limit=int(limit))
-            new = [Delivery(queue=source, lease=lease, sent_at=sent_at) for lease in leases]
-            self.read_histories(source, new)
-            self.left -= len(new)
-            self.give_back(self.deliveries.add(new))
-            self.heartbeats.notice(new)
-            claimed += len(new)
-        self.outage.over()
-        return claimed
-
-    def read_histories(self, source: Queue, new: Sequence[Delivery]) -> None:
-        """Read what the tasks have been through, for all in one go; nothing yet, at first."""
-        again = [each for each in new if each.lease.previous_token is not None]
-        if not again:
-            return
-        histories: dict[UUID, list[Transition]] = {each.lease.life: [] for each in again}
-        with suppress(*OUTAGE):  # each runner reads its own then
-            for row in source.store.history(histories):
-                histories[row.life].append(row)
-            for each in again:
-                each.history = histories[each.lease.life]
-
-    def give_back(self, unstarted: Sequence[Delivery]) -> None:
-        """Release leases that no task has started on; their attempts aren't counted."""
-        for delivery in unstarted:
-            delivery.being_recorded()
-        self.left += len(unstarted)
-        for source in self.queues:
-            leases = [each.lease for each in unstarted if each.queue is source]
-            try:
-                if leases:
-                    source.release_many(leases)
-            except OUTAGE as error:
-                self.outage.met(error)  # they lapse
 
     # The runners' threads
 

@@ -1,0 +1,148 @@
+"""Claiming what can start soon, and sleeping where there is nothing to do."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from math import inf
+from typing import Final
+from uuid import UUID
+
+from django_leasequeue.queue import Queue
+from django_leasequeue.transitions import Transition
+from django_leasequeue.wakeups import Sleeper
+
+from .deliveries import Deliveries, Delivery
+from .heartbeats import Heartbeats
+from .outage import OUTAGE, Outage, pause
+from .sessions import Session
+
+OUTAGE_PAUSE_SECONDS_MAX: Final = 5.0
+
+
+class Claimer:
+    """Claims for one worker until it is to stop, is done, or has drained its queues.
+
+    Args:
+        name: the worker's.
+        get_ready: called before each claim, until the worker may begin.
+        max_tasks: stop after that many.
+        drain: stop when nothing is visible any more.
+        poll_interval: seconds between two looks where no notification comes.
+        stopping: set when nothing is to be claimed any more.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        queues: Sequence[Queue],
+        deliveries: Deliveries,
+        heartbeats: Heartbeats,
+        sleeper: Sleeper,
+        outage: Outage,
+        get_ready: Callable[[], None],
+        *,
+        max_tasks: int | None,
+        drain: bool,
+        poll_interval: float,
+        stopping: threading.Event,
+    ) -> None:
+        self.name = name
+        self.queues = queues
+        self.deliveries = deliveries
+        self.heartbeats = heartbeats
+        self.sleeper = sleeper
+        self.outage = outage
+        self.get_ready = get_ready
+        self.left = inf if max_tasks is None else max_tasks
+        self.drain = drain
+        self.poll_interval = poll_interval
+        self.stopping = stopping
+        self.failed = False
+
+    def run(self) -> None:
+        """Claim, hand over, sleep; at the end give back what never started."""
+        session = Session()
+        failures = 0
+        while self.left and self.deliveries.wait_for_room():
+            session.restore()  # receivers of signals are the site's code
+            try:
+                self.get_ready()
+                self.give_back(self.deliveries.take_stale())
+                if self.deliveries.room() < 1:
+                    continue
+                if not self.claim_or_sleep(session):
+                    break
+                failures = 0
+            except OUTAGE as error:
+                self.outage.met(error)
+                if self.drain:
+                    self.failed = True
+                    break
+                self.stopping.wait(pause(failures, OUTAGE_PAUSE_SECONDS_MAX))
+                failures += 1
+        self.give_back(self.deliveries.take_back())
+        self.sleeper.close()
+
+    def claim_or_sleep(self, session: Session) -> bool:
+        """Hand over what is visible, else wait for it; False where the queues are drained."""
+        seen = self.deliveries.changes
+        if self.claim():
+            return True
+        if self.drain:
+            if self.deliveries.in_hand():
+                self.deliveries.wait_for_change(seen)  # what runs may enqueue, or be retried
+                return True
+            return self.deliveries.changes != seen  # one did so behind the look
+        with self.sleeper:
+            # From here on a commit wakes us. One that came before told nobody: look again.
+            due = min(queue.seconds_until_due() for queue in self.queues)
+            if not self.claim() and not self.stopping.is_set():
+                session.tidy()
+                self.sleeper.sleep(min(due, self.poll_interval, self.deliveries.patience()))
+        return True
+
+    def claim(self) -> int:
+        """Lease what can start at once, the first queue's tasks first; how many there were."""
+        claimed = 0
+        for source in self.queues:
+            limit = min(self.deliveries.room(), self.left)
+            if limit < 1 or self.stopping.is_set():
+                break
+            sent_at = time.monotonic()
+            leases = source.claim(worker=self.name, limit=int(limit))
+            new = [Delivery(queue=source, lease=lease, sent_at=sent_at) for lease in leases]
+            self.read_histories(source, new)
+            self.left -= len(new)
+            self.give_back(self.deliveries.add(new))
+            self.heartbeats.notice(new)
+            claimed += len(new)
+        self.outage.over()
+        return claimed
+
+    def read_histories(self, source: Queue, new: Sequence[Delivery]) -> None:
+        """Read what the tasks have been through, for all in one go; nothing yet, at first."""
+        again = [each for each in new if each.lease.previous_token is not None]
+        if not again:
+            return
+        histories: dict[UUID, list[Transition]] = {each.lease.life: [] for each in again}
+        with suppress(*OUTAGE):  # each runner reads its own then
+            for row in source.store.history(histories):
+                histories[row.life].append(row)
+            for each in again:
+                each.history = histories[each.lease.life]
+
+    def give_back(self, unstarted: Sequence[Delivery]) -> None:
+        """Release leases that no task has started on; their attempts aren't counted."""
+        for delivery in unstarted:
+            delivery.being_recorded()
+        self.left += len(unstarted)
+        for source in self.queues:
+            leases = [each.lease for each in unstarted if each.queue is source]
+            try:
+                if leases:
+                    source.release_many(leases)
+            except OUTAGE as error:
+                self.outage.met(error)  # they lapse

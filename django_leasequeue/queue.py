@@ -463,7 +463,7 @@ class Queue(AsyncQueueMixin):
         reason: str | None = None,
     ) -> set[str]:
         """Take held tasks away in one go, as ``cancel`` does; the ids of those that were held."""
-        wanted = [validation.name("id", id) for id in ids]
+        wanted = names(ids)
         tenant = validation.name("tenant", tenant, empty=True)
         by, reason = validation.remark("by", by), validation.remark("reason", reason)
         with self.reached():

@@ -37,7 +37,15 @@ junk = st.sampled_from(AWKWARD) | st.recursive(
 CALLS: Final[list[Callable[..., Any]]] = [
     *(Queue.enqueue, Queue.enqueue_many, Queue.claim, Queue.poll, Queue.check, Queue.heartbeat),
     *(Queue.complete, Queue.complete_many, Queue.fail, Queue.release, Queue.adopt, Queue.cancel),
-    *(Queue.dead_letters, Queue.redrive, Queue.redrive_all, Queue.depth, Queue.stats),
+    *(
+        Queue.cancel_many,
+        Queue.erase,
+        Queue.dead_letters,
+        Queue.redrive,
+        Queue.redrive_all,
+        Queue.depth,
+        Queue.stats,
+    ),
 ]
 PYTHONS_OWN: Final = re.compile("not iterable|to unpack|cannot unpack")
 MANY: Final = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -18,6 +18,7 @@ KINDS = (
 )  # fmt: skip
 
 append_only = import_module("django_leasequeue.migrations.0002_append_only")
+prune = import_module("django_leasequeue.migrations.0004_prune")
 
 ERASE = """
 CREATE FUNCTION leasequeue_erase(
@@ -28,11 +29,11 @@ DECLARE
 BEGIN
     -- Not while pruning takes the life away: the row that is added here would be all that is left.
     PERFORM pg_advisory_xact_lock(
-        hashtext('leasequeue_prune'), 'leasequeue_transition'::regclass::oid::integer);
-    PERFORM FROM leasequeue_task WHERE life = target FOR NO KEY UPDATE;
+        hashtext('leasequeue_prune'), 'OURS.leasequeue_transition'::regclass::oid::integer);
+    PERFORM FROM OURS.leasequeue_task WHERE life = target FOR NO KEY UPDATE;
     SELECT life, queue, tenant, attempt, token, worker
       INTO newest
-      FROM leasequeue_transition
+      FROM OURS.leasequeue_transition
      WHERE life = target AND queue = of_queue
      ORDER BY life DESC, id DESC
      LIMIT 1;
@@ -42,7 +43,7 @@ BEGIN
     END IF;
 
     PERFORM set_config('leasequeue.door', 'open', true);
-    UPDATE leasequeue_transition
+    UPDATE OURS.leasequeue_transition
        SET payload = CASE WHEN payload IS NOT NULL THEN 'null' END,
            data = CASE WHEN kind IN ('heartbeat', 'acked') THEN NULL
                        WHEN data::json -> 'error' IS NOT NULL
@@ -52,26 +53,17 @@ BEGIN
      WHERE life = target;
     PERFORM set_config('leasequeue.door', '', true);
 
-    UPDATE leasequeue_task
+    UPDATE OURS.leasequeue_task
        SET payload = 'null', details = NULL,
            last_error = CASE WHEN last_error = '' THEN '' ELSE 'erased' END
      WHERE life = target;
-    UPDATE leasequeue_effect SET result = 'null' WHERE life = target AND result IS NOT NULL;
-    INSERT INTO leasequeue_transition
+    UPDATE OURS.leasequeue_effect SET result = 'null' WHERE life = target AND result IS NOT NULL;
+    INSERT INTO OURS.leasequeue_transition
            (life, kind, at, queue, tenant, attempt, token, worker, data)
     VALUES (newest.life, 'erased', present, newest.queue, newest.tenant, newest.attempt,
             newest.token, newest.worker, note);
 END
 $$;
-DO $$
-BEGIN
-    EXECUTE format(
-        'ALTER FUNCTION leasequeue_erase SET search_path = pg_catalog, %I, pg_temp',
-        (SELECT relnamespace::regnamespace::name FROM pg_class
-          WHERE oid = 'leasequeue_transition'::regclass));
-END
-$$;
-REVOKE EXECUTE ON FUNCTION leasequeue_erase FROM PUBLIC;
 """
 NO_ERASE = "DROP FUNCTION leasequeue_erase;"
 
@@ -87,5 +79,5 @@ class Migration(migrations.Migration):
                 choices=[(kind, kind) for kind in KINDS], max_length=20, verbose_name="kind"
             ),
         ),
-        append_only.PostgresSQL(ERASE, NO_ERASE),
+        append_only.PostgresSQL(prune.owners(ERASE, "leasequeue_erase"), NO_ERASE),
     ]

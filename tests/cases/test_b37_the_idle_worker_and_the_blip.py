@@ -129,6 +129,23 @@ def test_a_stopped_server_is_waited_for_and_sigterm_ends_the_wait(server: devdb.
         site.close()
 
 
+def test_a_host_without_an_address_is_waited_for() -> None:
+    """G42"""
+    site = Site("default")
+    place = {"DATABASE_URL": "postgres://a@nowhere.invalid:5432/b", "TEST_DATABASES": "{}"}
+    process: Any = site.start("--name", "w", **place)
+    try:
+        wait_until_said(process, "outage")
+
+        process.terminate()
+
+        assert process.wait(5) == 0
+        process.reader.join(5)
+        assert "Traceback" not in "".join(process.lines)
+    finally:
+        site.close()
+
+
 def test_a_server_that_is_away_at_the_start_is_waited_for(server: devdb.Cluster) -> None:
     """G42"""
     site = Site("default")

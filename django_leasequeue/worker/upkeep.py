@@ -33,6 +33,7 @@ SHARE: Final = 3  # at most every third second goes into pruning
 # little it does. Elsewhere a batch keeps all others from writing, or takes long.
 ROWS_MAX: Final = {"postgresql": 10_000}
 OUTAGE_PAUSE_SECONDS: Final = 30.0
+ANEW_SECONDS: Final = 86_400.0  # then it also finds what was committed behind it
 
 logger = logging.getLogger("django_leasequeue")
 
@@ -43,14 +44,20 @@ class Upkeep:
     def __init__(self, name: str, queues: Sequence[Queue], retention: Mapping[Kind, float]) -> None:
         self.name = name
         self.store = queues[0].store
-        names = [queue.name for queue in queues]
-        self.walk = Walk(self.store, retention, queues=names) if retention else None
+        self.queues = [queue.name for queue in queues]
+        self.retention = retention
+        self.walk = self.begin()
         self.rows_max = ROWS_MAX.get(connections[self.store.using].vendor, BATCH_ROWS)
         self.batch = BATCH_ROWS
         self.lock = threading.Lock()
         self.refused: Counter[tuple[str, str]] = Counter()
         self.stopping = threading.Event()
         self.stopped = threading.Event()
+
+    def begin(self) -> Walk | None:
+        """A walk through the log from its beginning, where something is to be forgotten."""
+        self.began_at = time.monotonic()
+        return Walk(self.store, self.retention, queues=self.queues) if self.retention else None
 
     def run(self) -> None:
         """Until ``stop``: a turn, and a pause that leaves the database to the tasks."""
@@ -74,6 +81,8 @@ class Upkeep:
     def turn(self) -> float:
         """Do what there is to do, a batch at most; how long to pause after it, in seconds."""
         began_at = time.monotonic()
+        if began_at - self.began_at >= ANEW_SECONDS:
+            self.walk = self.begin()
         try:
             self.tell_refusals()
             rows, more = self.walk.step(batch=self.batch) if self.walk else (0, False)

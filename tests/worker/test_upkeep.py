@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -66,6 +67,7 @@ def test_pruning_takes_a_third_of_the_time_at_most(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keeper = upkeep.Upkeep("w", [site.queue], {Kind.ACKED: 1.0})
+    keeper.began_at = 90.0
     ticks = iter([100.0, 103.0])
     monkeypatch.setattr(upkeep, "time", SimpleNamespace(monotonic=lambda: next(ticks)))
     monkeypatch.setattr(Walk, "step", lambda walk, batch: (1000, True))
@@ -90,6 +92,20 @@ def test_what_is_behind_is_caught_up_with_by_larger_batches(
 
     growing = [1000, 2000, 4000, 8000, 10_000, 10_000, 1000]
     assert batches == (growing if site.using == "default" else [1000] * 7)
+
+
+def test_a_walk_begins_anew_every_day(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """G53: What was committed behind it is found then."""
+    keeper = upkeep.Upkeep("w", [site.queue], {Kind.ACKED: 1e-6})
+    for days in (0.9, 1.1):
+        site.queue.enqueue(1)
+        site.queue.complete(site.queue.claim(worker="w")[0])
+        assert keeper.walk
+        keeper.walk.positions[1e-6] = 2**62  # behind which there is nothing
+        keeper.began_at = time.monotonic() - days * 86_400
+        keeper.turn()
+
+    assert site.kinds() == []
 
 
 def test_a_database_that_refuses_to_prune_stops_no_worker(

@@ -57,7 +57,7 @@ def test_list_and_story_redrive_alike(desk: Desk, emails: Queue) -> None:
 def test_without_the_permission_neither_list_nor_story_redrives(
     make_desk: MakeDesk, emails: Queue
 ) -> None:
-    """G45"""
+    """G50"""
     desk = make_desk("view_payload")
     letter = a_dead_letter(emails, "a")
 
@@ -72,7 +72,7 @@ def test_without_the_permission_neither_list_nor_story_redrives(
 def test_one_who_may_redrive_but_not_see_dead_letters_can_do_neither(
     make_desk: MakeDesk, emails: Queue
 ) -> None:
-    """G45"""
+    """G50"""
     desk = make_desk("redrive_task")
     letter = a_dead_letter(emails, "a")
     desk.user.user_permissions.remove(*Permission.objects.filter(codename="view_deadletter"))

@@ -63,7 +63,7 @@ def test_errors_are_told_in_full_and_acts_with_who_and_why(desk: Desk, emails: Q
 def test_one_who_may_not_view_payloads_sees_neither_payload_nor_details_nor_result(
     make_desk: MakeDesk, emails: Queue
 ) -> None:
-    """G45"""
+    """G50"""
     letter = a_dead_letter(emails, "a", payload={"card": "4111"})
     emails.redrive(["a"])
     lease = poll(emails)
@@ -149,7 +149,7 @@ def test_a_row_that_vanished_without_a_record_is_told_as_gone(desk: Desk, emails
 def test_what_the_task_did_elsewhere_is_told_and_its_results_to_whoever_may_see_them(
     desk: Desk, make_desk: MakeDesk, emails: Queue
 ) -> None:
-    """G47"""
+    """G52"""
     letter = a_dead_letter(emails, "a")
     [task] = Task.objects.using(emails.using)
     common = {"life": task.life, "token": task.token, "started_at": emails.now()}
@@ -167,7 +167,7 @@ def test_what_the_task_did_elsewhere_is_told_and_its_results_to_whoever_may_see_
 
 
 def test_an_erased_task_says_so(desk: Desk, emails: Queue) -> None:
-    """G59: And who erased it, and why; of what was erased nothing is left."""
+    """G60: And who erased it, and why; of what was erased nothing is left."""
     letter = a_letter_with_a_past(emails)
     life = Task.objects.using(emails.using).get(pk=letter).life
 

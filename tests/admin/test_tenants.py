@@ -15,7 +15,7 @@ def only_acme(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_list_its_count_and_its_filters(desk: Desk, emails: Queue) -> None:
-    """G46"""
+    """G51"""
     a_dead_letter(emails, "a", tenant="acme")
     a_dead_letter(emails, "b", tenant="rival")
 
@@ -28,7 +28,7 @@ def test_the_list_its_count_and_its_filters(desk: Desk, emails: Queue) -> None:
 
 
 def test_the_story(desk: Desk, emails: Queue) -> None:
-    """G46"""
+    """G51"""
     mine = a_dead_letter(emails, "a", tenant="acme")
     theirs = a_dead_letter(emails, "b", tenant="rival")
 
@@ -37,7 +37,7 @@ def test_the_story(desk: Desk, emails: Queue) -> None:
 
 
 def test_redrive_by_number_by_selection_and_from_the_story(desk: Desk, emails: Queue) -> None:
-    """G46"""
+    """G51"""
     mine = a_dead_letter(emails, "a", tenant="acme")
     theirs = a_dead_letter(emails, "b", tenant="rival")
 

@@ -270,7 +270,7 @@ def test_instants_are_handed_out_as_django_does(
 
 @pytest.mark.parametrize("ending", ["done", "dead"])
 def test_an_erased_result_says_how_it_ended_and_no_more(story: Story, ending: str) -> None:
-    """G59"""
+    """G60"""
     mail = story.backend.queue("mail")
     if ending == "done":
         mail.complete(story.claim(), result="secret")

@@ -49,7 +49,7 @@ def test_a_queue_inherits_what_it_does_not_say_itself() -> None:
     ],
 )
 def test_nothing_is_forgotten_unless_asked_for(asked: Any, understood: dict[str, float]) -> None:
-    """G53"""
+    """G57"""
     assert parse("a", {}).retention == {}
     assert parse("a", {"OPTIONS": {"retention": asked}}).retention == understood
 

@@ -45,7 +45,7 @@ def check_leases(site: Site) -> None:
 def test_a_handler_that_outlives_every_lease_dies_and_leaves_nothing(
     three_workers: Site, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """G7, G17, G49"""
+    """G7, G17, G54"""
     site = three_workers
     site.enqueue(tasks.outlive_the_lease, 3)
 
@@ -61,7 +61,7 @@ def test_a_handler_that_outlives_every_lease_dies_and_leaves_nothing(
 def test_a_handler_that_keeps_to_its_lease_in_the_end_leaves_one_row(
     three_workers: Site, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """G7, G49"""
+    """G7, G54"""
     site = three_workers
     site.enqueue(tasks.outlive_the_lease, 2)
 

@@ -27,7 +27,7 @@ pytestmark = on_all
 
 
 def test_a_worker_without_a_name_takes_nothing_from_another(site: Site) -> None:
-    """G50: host name and process number are the same in many containers."""
+    """G45: host name and process number are the same in many containers."""
     site.enqueue(tasks.sleep_long_at_first, 60)
     wait_until_said(site.start(), "asleep")
 
@@ -40,7 +40,7 @@ def test_a_worker_without_a_name_takes_nothing_from_another(site: Site) -> None:
 
 
 def test_a_second_live_worker_of_a_name_refuses_to_start(site: Site) -> None:
-    """G50"""
+    """G45"""
     site.enqueue(tasks.sleep_long_at_first, 60)
     first = site.start("--name", "w")
     wait_until_said(first, "asleep")
@@ -55,13 +55,13 @@ def test_a_second_live_worker_of_a_name_refuses_to_start(site: Site) -> None:
 
 
 def test_two_names_are_two_workers(site: Site) -> None:
-    """G50"""
+    """G45"""
     for name in ("w", "W"):
         wait_until_said(site.start("--name", name), "started")
 
 
 def test_what_a_killed_worker_held_comes_back_when_its_name_does(site: Site) -> None:
-    """G50: at once, though its lease of five minutes has hardly begun."""
+    """G45: at once, though its lease of five minutes has hardly begun."""
     result = site.enqueue(tasks.sleep_long_at_first, 60)
     first = site.start("--name", "w")
     wait_until_said(first, "asleep")
@@ -76,7 +76,7 @@ def test_what_a_killed_worker_held_comes_back_when_its_name_does(site: Site) -> 
 
 
 def test_a_stopped_workers_name_is_free_at_once(site: Site) -> None:
-    """G50"""
+    """G45"""
     first = site.start("--name", "w")
     wait_until_said(first, "started")
     first.terminate()
@@ -97,7 +97,7 @@ def other(postgres: Site) -> Iterator[Hold]:
 
 
 def test_a_name_lost_with_its_session_is_taken_again(postgres: Site, other: Hold) -> None:
-    """G50"""
+    """G45"""
     worker = postgres.start("--name", "w")
     wait_until_said(worker, "started")
 
@@ -109,7 +109,7 @@ def test_a_name_lost_with_its_session_is_taken_again(postgres: Site, other: Hold
 
 
 def test_a_worker_whose_name_was_taken_meanwhile_stops(postgres: Site, other: Hold) -> None:
-    """G50"""
+    """G45"""
     worker: Any = postgres.start("--name", "w")
     wait_until_said(worker, "started")
     assert not other.take()
@@ -140,7 +140,7 @@ def end_sessions_that_hold_a_name() -> list[int]:
 
 
 def test_one_of_two_has_a_name_until_it_lets_go(site: Site) -> None:
-    """G50: and a server holds it by itself, so that it is free when a process is gone."""
+    """G45: and a server holds it by itself, so that it is free when a process is gone."""
     first, second = hold_of("w", site.queue), hold_of("w", site.queue)
 
     assert isinstance(first, RecordHold if site.using == "sqlite" else SessionHold)
@@ -151,7 +151,7 @@ def test_one_of_two_has_a_name_until_it_lets_go(site: Site) -> None:
 
 
 def test_one_of_two_has_a_record_until_it_lets_go(site: Site) -> None:
-    """G50: a proxy makes a server's own lock worth nothing."""
+    """G45: a proxy makes a server's own lock worth nothing."""
     first, second = RecordHold("w", site.queue), RecordHold("w", site.queue)
 
     assert [first.take(), second.take(), first.take()] == [True, False, True]
@@ -160,7 +160,7 @@ def test_one_of_two_has_a_record_until_it_lets_go(site: Site) -> None:
 
 
 def test_a_record_that_is_not_renewed_expires(site: Site, clock: FakeClock) -> None:
-    """G50"""
+    """G45"""
     queue = Queue("work", using=site.using, clock=clock)
     first, second = RecordHold("w", queue), RecordHold("w", queue)
     first.take()

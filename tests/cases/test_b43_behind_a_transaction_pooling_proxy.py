@@ -33,7 +33,7 @@ def proxy(postgres: Site) -> Iterator[str]:
 
 @pytest.mark.timeout(300)
 def test_four_workers_over_two_sessions_do_each_task_once(postgres: Site, proxy: str) -> None:
-    """G52"""
+    """G47"""
     names = [f"w{number}" for number in range(WORKERS)]
     crew: list[Any] = []
     for name in names:
@@ -64,7 +64,7 @@ def test_four_workers_over_two_sessions_do_each_task_once(postgres: Site, proxy:
 def test_a_direct_connection_to_listen_on_brings_prompt_wake_ups(
     postgres: Site, proxy: str
 ) -> None:
-    """G52"""
+    """G47"""
     direct = os.environ["DATABASE_URL"]
     worker: Any = postgres.start("--poll-interval", "60", DATABASE_URL=proxy, LISTEN_URL=direct)
     wait_until_said(worker, "started")
@@ -91,7 +91,7 @@ def somebody_listens() -> bool:
 def test_a_named_worker_with_a_direct_connection_holds_its_name_by_it(
     postgres: Site, proxy: str
 ) -> None:
-    """G50"""
+    """G45"""
     direct = os.environ["DATABASE_URL"]
     wait_until_said(postgres.start("--name", "w", DATABASE_URL=proxy, LISTEN_URL=direct), "started")
 

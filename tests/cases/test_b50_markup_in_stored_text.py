@@ -18,7 +18,7 @@ EVIL = [
 
 @pytest.mark.parametrize("evil", EVIL)
 def test_no_page_takes_it_for_markup(desk: Desk, emails: Queue, evil: str) -> None:
-    """G47"""
+    """G52"""
     options = {"tenant": evil, "dedupe_key": evil, "path": evil, "payload": {evil: [evil]}}
     letter = a_dead_letter(emails, evil, error=ValueError(evil), **options)
     emails.redrive([evil], tenant=evil, by=evil, reason=evil)
@@ -35,7 +35,7 @@ def test_no_page_takes_it_for_markup(desk: Desk, emails: Queue, evil: str) -> No
 
 @pytest.mark.parametrize("evil", EVIL)
 def test_nor_does_a_message(desk: Desk, emails: Queue, evil: str) -> None:
-    """G47"""
+    """G52"""
     letter = a_dead_letter(emails, evil, dedupe_key=evil)
     emails.enqueue({}, id=f"twin {evil}", dedupe_key=evil)
 

@@ -20,7 +20,7 @@ def a_letter_with_a_secret(queue: Queue) -> int:
 
 
 def test_no_list_no_question_and_no_message_shows_it(desk: Desk, emails: Queue) -> None:
-    """G47: Not even to those who may view payloads."""
+    """G52: Not even to those who may view payloads."""
     letter = a_letter_with_a_secret(emails)
 
     pages = [desk.page(), desk.page(q="a"), desk.ask(letter)]
@@ -32,7 +32,7 @@ def test_no_list_no_question_and_no_message_shows_it(desk: Desk, emails: Queue) 
 
 
 def test_a_search_for_it_finds_nothing(desk: Desk, emails: Queue) -> None:
-    """G47"""
+    """G52"""
     a_letter_with_a_secret(emails)
 
     assert desk.rows(q=SECRET) == []
@@ -41,7 +41,7 @@ def test_a_search_for_it_finds_nothing(desk: Desk, emails: Queue) -> None:
 def test_without_view_payload_it_is_hidden_through_the_whole_story(
     make_desk: MakeDesk, emails: Queue
 ) -> None:
-    """G45"""
+    """G50"""
     letter = a_letter_with_a_secret(emails)
     desk = make_desk("redrive_task")
 

@@ -33,7 +33,7 @@ def run_to_every_end(site: Site) -> None:
 def test_no_line_of_the_log_quotes_it_at_any_level(
     site: Site, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """G47"""
+    """G52"""
     for name in ("", "django_leasequeue", "django.tasks", "django_tasks"):
         caplog.set_level(logging.DEBUG, logger=name)
     # Django's own log of statements is off unless DEBUG is on.
@@ -47,7 +47,7 @@ def test_no_line_of_the_log_quotes_it_at_any_level(
 
 
 def test_nor_does_the_output_of_a_workers_process(site: Site) -> None:
-    """G47"""
+    """G52"""
     site.enqueue(tasks.pay, SECRET, False)
     site.enqueue(tasks.pay, SECRET, True)
 

@@ -33,7 +33,7 @@ def assert_rebuilt(queue: Queue) -> None:
 def test_a_busy_queues_log_stays_as_long_as_the_retention(
     make_queue: MakeQueue, clock: FakeClock
 ) -> None:
-    """G53 G54 G55: 20 seconds of it, and what a few more bring until the next turn."""
+    """G57 G58 G59: 20 seconds of it, and what a few more bring until the next turn."""
     queue = make_queue()
     walk = Walk(queue.store, dict.fromkeys(FORGETTABLE, 20.0))
     queue.enqueue("held all the time", id="long", visibility=3600)
@@ -68,7 +68,7 @@ def quick_upkeep(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @on_all
 def test_a_worker_prunes_while_it_works(site: Site, quick_upkeep: None) -> None:
-    """G53 G54 G55: Its queue is never empty, one of its tasks runs, another is asked for again."""
+    """G57 G58 G59: Its queue is never empty, one of its tasks runs, another is asked for again."""
     site.alias = f"forgetful {site.alias}"
     queue = site.queue
     queue.enqueue("never done", dedupe_key="k", run_after=timedelta(days=1))

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.django_db(databases=ALIASES)
 
 @pytest.mark.parametrize("using", ["default", "sqlite"])
 def test_a_life_is_found_in_whichever_database_it_is(settings: Any, using: str) -> None:
-    """G59"""
+    """G60"""
     settings.TASKS = {"one": backend("default", ["mail"]), "two": backend("sqlite", ["orders"])}
     task = Queue("of nobody", using=using).enqueue({"card": 4711})
     told = StringIO()

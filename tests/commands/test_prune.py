@@ -50,7 +50,7 @@ def kept(using: str) -> list[str]:
 
 
 def test_each_backend_forgets_as_its_own_options_say(settings: Any, using: str) -> None:
-    """G53"""
+    """G57"""
     settings.TASKS = {
         "soon": backend(using, ["mail"], retention=1e-6),
         "late": backend(using, ["orders"], retention=DAY),

@@ -79,7 +79,7 @@ def test_a_row_keeps_the_last_token_and_the_same_one_may_write_again(
 
 
 def test_a_stale_worker_cant_write_over_a_newer_ones_data(reports: Reports, leases: Leases) -> None:
-    """G57: Not where it would write other rows beside it, either."""
+    """G56: Not where it would write other rows beside it, either."""
     stale, newer = leases
     fenced(newer).update(reports.filter(pk=7), total=9)
 
@@ -109,7 +109,7 @@ def test_the_field_may_have_another_name(reports: Reports, leases: Leases) -> No
 def test_two_workers_at_once_come_out_as_their_tokens_say(
     reports: Reports, using: str, leases: Leases
 ) -> None:
-    """G57: Whichever came first; the stale one looked before the newer one's commit."""
+    """G56: Whichever came first; the stale one looked before the newer one's commit."""
     stale, newer = leases
     rows = reports.filter(pk=7)
     fenced(stale).update(rows, total=1)

@@ -51,7 +51,7 @@ def everything(store: Store) -> str:
 
 @pytest.mark.parametrize("end", ["leased", "acked", "dead", "dropped", "cancelled"])
 def test_nothing_that_a_life_knew_is_left(store: Store, clock: FakeClock, end: str) -> None:
-    """G59: In log, projection and effects; and the projection is the fold of the log as before."""
+    """G60: In log, projection and effects; and the projection is the fold of the log as before."""
     lease = a_secret_past(store, clock)
     if not isinstance(store, MemoryStore):
         Effect.objects.using(store.using).create(

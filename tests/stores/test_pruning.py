@@ -58,7 +58,7 @@ def tallies(store: Store) -> dict[str, int]:
 def test_a_life_that_has_left_goes_as_a_whole_when_its_time_is_over(
     store: Store, clock: FakeClock, size: int
 ) -> None:
-    """G53: Its time counts from when it left."""
+    """G57: Its time counts from when it left."""
     store.complete([a_finish(a_lease(store, "done"))])
     clock.set(1)
     young = a_lease(store, "young")
@@ -72,7 +72,7 @@ def test_a_life_that_has_left_goes_as_a_whole_when_its_time_is_over(
 
 
 def test_each_outcome_is_kept_as_long_as_is_said_of_it(store: Store, clock: FakeClock) -> None:
-    """G53"""
+    """G57"""
     store.complete([a_finish(a_lease(store, "done"))])
     store.fail([a_failure(a_lease(store, "dropped"), Kind.DROPPED)])
     store.enqueue(QUEUE, [a_task("unwanted")])
@@ -85,7 +85,7 @@ def test_each_outcome_is_kept_as_long_as_is_said_of_it(store: Store, clock: Fake
 
 
 def test_nothing_of_a_dead_letter_or_a_waiting_task_goes(store: Store, clock: FakeClock) -> None:
-    """G54"""
+    """G58"""
     a_dead_letter(store, "dead")
     store.enqueue(QUEUE, [a_task("waiting")])
     clock.set(2 * HOUR)
@@ -94,7 +94,7 @@ def test_nothing_of_a_dead_letter_or_a_waiting_task_goes(store: Store, clock: Fa
 
 
 def test_repetitions_go_though_their_task_is_still_there(store: Store, clock: FakeClock) -> None:
-    """G54: All but the last heartbeat, whose deadline stands, and the last one with details."""
+    """G58: All but the last heartbeat, whose deadline stands, and the last one with details."""
     lease = a_lease(store, max_lease=timedelta(days=1))
     for second, details in enumerate(["1", '"page 2"', None, None, None], start=1):
         clock.set(second)
@@ -117,7 +117,7 @@ def test_repetitions_go_though_their_task_is_still_there(store: Store, clock: Fa
 
 
 def test_of_each_attempt_the_last_heartbeat_stays(store: Store, clock: FakeClock) -> None:
-    """G54: It says whether the lease was over because it could not be renewed any more."""
+    """G58: It says whether the lease was over because it could not be renewed any more."""
     for attempt in range(2):
         lease = a_lease(store, "a") if not attempt else a_claim(store, "a")
         for second in (20, 40, 60):
@@ -275,7 +275,7 @@ class Forgetting(Comparison):
 
 @pytest.mark.django_db(databases=ALIASES)
 def test_pruning_changes_no_fold_of_a_held_task_and_no_count(alias: str) -> None:
-    """G54 G55"""
+    """G58 G59"""
     machine = type("Machine", (Forgetting,), {"alias": alias})
     checks = list(HealthCheck)
     run_state_machine_as_test(

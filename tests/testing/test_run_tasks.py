@@ -84,7 +84,7 @@ def test_the_lease_is_at_hand_in_async_tasks_too(using: str, clock: FakeClock) -
 
 @pytest.mark.parametrize("task", [tasks.tell_once, tasks.tell_once_later])
 def test_an_effect_is_had_once_by_two_attempts(using: str, clock: FakeClock, task: Any) -> None:
-    """G56"""
+    """G55"""
     with use_clock(clock):
         task.enqueue("a")
         [first] = run_tasks()
@@ -128,7 +128,7 @@ def test_a_swallowed_database_error_is_told_to_the_test(using: str) -> None:
 
 
 def test_an_atomic_task_that_fails_or_loses_its_lease_leaves_nothing(using: str) -> None:
-    """G49"""
+    """G54"""
     for name, how in (("a", "fail"), ("b", "lose the lease"), ("c", "")):
         tasks.found_atomically.enqueue(name, using, how)
 

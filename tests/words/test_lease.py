@@ -39,7 +39,7 @@ LEASE = Lease(
 
 
 def test_it_comes_back_as_it_was_without_payload_and_details() -> None:
-    """G48"""
+    """G53"""
     text = LEASE.to_string()
 
     assert Lease.from_string(text, now=START) == replace(
@@ -49,7 +49,7 @@ def test_it_comes_back_as_it_was_without_payload_and_details() -> None:
 
 
 def test_it_expires_with_the_longest_life_its_lease_could_have_had() -> None:
-    """G48"""
+    """G53"""
     text = LEASE.to_string()
 
     assert Lease.from_string(text, now=START + timedelta(seconds=69)).token == 981
@@ -58,7 +58,7 @@ def test_it_expires_with_the_longest_life_its_lease_could_have_had() -> None:
 
 
 def test_it_is_for_one_database_only() -> None:
-    """G48"""
+    """G53"""
     text = LEASE.to_string(using="tasks")
 
     assert Lease.from_string(text, using="tasks", now=START).id == "42"
@@ -67,7 +67,7 @@ def test_it_is_for_one_database_only() -> None:
 
 
 def test_a_string_that_was_touched_is_refused() -> None:
-    """G48"""
+    """G53"""
     text = LEASE.to_string()
 
     for touched in (text[:-1], f"x{text}", ""):

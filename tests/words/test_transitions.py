@@ -92,7 +92,7 @@ def test_what_a_task_is_never_changes_only_where_it_stands(history: list[Transit
 def test_what_an_erasure_leaves_in_the_log_folds_into_what_it_leaves_of_the_task(
     history: list[Transition],
 ) -> None:
-    """G59"""
+    """G60"""
     task = fold_all(history)
     if task:
         erasure = after(task, Kind.ERASED)

@@ -26,7 +26,7 @@ def groups(site: Site) -> list[str]:
 def test_work_and_acknowledgement_are_one_commit_and_the_result_is_kept(
     site: Site, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """G49: And Django's receivers are told after it, once."""
+    """G54: And Django's receivers are told after it, once."""
     told: list[Any] = []
 
     def finished(task_result: Any, **_: Any) -> None:
@@ -56,7 +56,7 @@ def test_work_and_acknowledgement_are_one_commit_and_the_result_is_kept(
 def test_an_attempt_that_fails_before_its_commit_leaves_nothing(
     site: Site, how: str, error: str
 ) -> None:
-    """G49: And is retried like any other, whether the body, the transaction or the commit fails."""
+    """G54: And is retried like any other, whether the body, the transaction or the commit fails."""
     result = site.enqueue(tasks.found_atomically, "a", how)
 
     site.drain()
@@ -69,7 +69,7 @@ def test_an_attempt_that_fails_before_its_commit_leaves_nothing(
 
 
 def test_a_crash_after_the_write_leaves_neither_work_nor_acknowledgement(site: Site) -> None:
-    """G49"""
+    """G54"""
     site.enqueue(tasks.found_atomically, "a", "die")
 
     assert site.start("--drain").wait(30) == -9
@@ -81,7 +81,7 @@ def test_a_crash_after_the_write_leaves_neither_work_nor_acknowledgement(site: S
 def test_a_lease_that_lapses_in_the_body_takes_its_writes_along(
     site: Site, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """G49: And is a lost lease, not a failure of the task."""
+    """G54: And is a lost lease, not a failure of the task."""
     result = site.enqueue(tasks.found_too_late, "a")
 
     with site.worker(max_tasks=1):
@@ -103,7 +103,7 @@ def test_a_lease_that_lapses_in_the_body_takes_its_writes_along(
 def test_the_writes_of_a_worker_that_lost_its_task_are_not_there(
     server: Site, caplog: pytest.LogCaptureFixture, how: str
 ) -> None:
-    """G49: On SQLite nobody can take the task away before the body has ended: one writer."""
+    """G54: On SQLite nobody can take the task away before the body has ended: one writer."""
     losses: list[str] = []
 
     def lost(reason: Any, **_: Any) -> None:
@@ -150,7 +150,7 @@ def test_hooks_run_after_the_commit(site: Site) -> None:
 def test_what_goes_wrong_after_the_commit_does_not_undo_it(
     site: Site, caplog: pytest.LogCaptureFixture, how: str
 ) -> None:
-    """G49: The task is done, whatever the commit's answer; the log has the error."""
+    """G54: The task is done, whatever the commit's answer; the log has the error."""
     told: list[Any] = []
 
     def finished(task_result: Any, **_: Any) -> None:

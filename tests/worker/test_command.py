@@ -109,7 +109,7 @@ def test_inside_a_test_case_it_says_what_to_use_instead() -> None:
 
 @databases
 def test_tables_that_are_not_up_to_date_are_refused_in_one_line(site: Site) -> None:
-    """G51"""
+    """G46"""
     recorder = MigrationRecorder(connections[site.using])
     recorder.record_unapplied("leasequeue", "0002_append_only")
     try:

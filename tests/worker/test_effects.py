@@ -70,7 +70,7 @@ def shop() -> Shop:
 
 
 def test_an_effect_is_done_once_and_its_result_comes_back(queue: Queue, shop: Shop) -> None:
-    """G56: As JSON gives it back, the first time, too."""
+    """G55: As JSON gives it back, the first time, too."""
     with working(queue) as lease:
         first = effects.once("charge", shop.charge)
         again = effects.once("charge", shop.charge)
@@ -97,7 +97,7 @@ def test_an_effect_belongs_to_one_life(queue: Queue, shop: Shop) -> None:
 def test_an_effect_that_was_only_begun_is_uncertain(
     queue: Queue, shop: Shop, clock: FakeClock
 ) -> None:
-    """G56: Never twice knowingly."""
+    """G55: Never twice knowingly."""
     begun_at = clock.now()
     with working(queue) as first, pytest.raises(TimeoutError):
         effects.once("charge", shop.break_down)
@@ -165,7 +165,7 @@ def test_a_repetition_that_did_nothing_leaves_it_as_uncertain_as_before(
 def test_nothing_is_begun_on_a_lease_that_is_lost(
     queue: Queue, shop: Shop, clock: FakeClock
 ) -> None:
-    """G56: Not even what its successor has begun is repeated."""
+    """G55: Not even what its successor has begun is repeated."""
     stale = queue.claim(worker="w1")[0]
     clock.advance(30)
 
@@ -217,7 +217,7 @@ def test_outside_of_a_task_there_is_nothing_to_record_it_under(shop: Shop) -> No
 
 
 def test_a_worker_that_dies_in_the_middle_leaves_it_uncertain(site: Site) -> None:
-    """G56"""
+    """G55"""
     result = site.enqueue(tasks.charge, "die")
     assert site.start("--drain").wait(30) == -9
     worker = TaskTransition.objects.using(site.using).get(kind="leased").worker
@@ -232,7 +232,7 @@ def test_a_worker_that_dies_in_the_middle_leaves_it_uncertain(site: Site) -> Non
 
 
 def test_the_tasks_own_rollback_does_not_undo_the_record(server: Site) -> None:
-    """G56"""
+    """G55"""
     result = server.enqueue(tasks.charge_atomically)
 
     server.drain()

@@ -73,7 +73,7 @@ def test_a_task_that_asks_learns_that_its_lease_is_gone(
 
 
 def test_an_async_task_is_cancelled_at_its_timeout(site: Site) -> None:
-    """G60"""
+    """G49"""
     result = site.enqueue(tasks.sleep_too_long)
 
     site.drain()
@@ -85,7 +85,7 @@ def test_an_async_task_is_cancelled_at_its_timeout(site: Site) -> None:
 
 
 def test_a_sync_task_is_told_of_its_timeout_when_it_asks(site: Site) -> None:
-    """G60"""
+    """G49"""
     result = site.enqueue(tasks.check_too_late)
 
     site.drain()
@@ -96,7 +96,7 @@ def test_a_sync_task_is_told_of_its_timeout_when_it_asks(site: Site) -> None:
 
 
 def test_a_worker_whose_every_thread_is_stuck_ends_with_a_failure(site: Site) -> None:
-    """G60: Its supervisor starts another; a worker that can't work must not look healthy."""
+    """G49: Its supervisor starts another; a worker that can't work must not look healthy."""
     site.enqueue(tasks.never_check)
 
     with site.worker(grace=0.0) as worker:

@@ -55,7 +55,7 @@ def code(tmp_path: Path) -> Code:
 def test_changed_code_is_taken_up_when_the_running_task_has_ended(
     postgres: Site, code: Code
 ) -> None:
-    """G58"""
+    """G48"""
     worker = code.start(postgres)
     postgres.enqueue(tasks.take_long, 2)
     wait_for(lambda: "leased" in postgres.kinds())
@@ -71,7 +71,7 @@ def test_changed_code_is_taken_up_when_the_running_task_has_ended(
 
 
 def test_code_that_does_not_start_leaves_the_old_code_at_work(postgres: Site, code: Code) -> None:
-    """G58"""
+    """G48"""
     worker = code.start(postgres)
 
     code.edit(worker, "(", "not restarted")

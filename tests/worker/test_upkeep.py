@@ -21,7 +21,7 @@ pytestmark = on_all
 
 
 def test_refused_calls_are_counted_in_the_database(site: Site) -> None:
-    """G55: Also the last ones, of a worker that ends."""
+    """G59: Also the last ones, of a worker that ends."""
     result = site.enqueue(tasks.check_until_refused)
 
     with site.worker():
@@ -95,7 +95,7 @@ def test_what_is_behind_is_caught_up_with_by_larger_batches(
 
 
 def test_a_walk_begins_anew_every_day(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """G53: What was committed behind it is found then."""
+    """G57: What was committed behind it is found then."""
     keeper = upkeep.Upkeep("w", [site.queue], {Kind.ACKED: 1e-6})
     for days in (0.9, 1.1):
         site.queue.enqueue(1)

@@ -35,7 +35,7 @@ class Endings(Chapter):
         assert claim_ids(queue) == []
 
     def test_whatever_happened_is_counted(self, queue: Queue, clock: FakeClock) -> None:
-        """G55: what only the clock has done, too."""
+        """G59: what only the clock has done, too."""
         queue.enqueue({}, id="done")
         queue.complete(claim_one(queue))
         bury(queue, "a")

@@ -41,7 +41,7 @@ def test_one_prunes_at_a_time(store: PostgresStore, clock: HandClock) -> None:
 def test_what_is_committed_behind_a_walk_is_found_by_the_next_one(
     store: PostgresStore, clock: HandClock
 ) -> None:
-    """G53"""
+    """G57"""
     lease = a_lease(store)
     written, pruned = threading.Event(), threading.Event()
 
@@ -66,7 +66,7 @@ def test_what_is_committed_behind_a_walk_is_found_by_the_next_one(
 
 
 def test_nothing_is_erased_of_what_is_being_pruned(store: PostgresStore, clock: HandClock) -> None:
-    """G59: The row that says so would be all that is left of the life."""
+    """G60: The row that says so would be all that is left of the life."""
     lease = a_lease(store)
     store.complete([Finish(lease=lease, result="1")])
     clock.set(1)

@@ -83,7 +83,7 @@ def live_and_leave(store: PostgresStore) -> None:
 def test_the_site_prunes_but_can_not_rewrite_the_log(
     store: PostgresStore, clock: HandClock, sql: str
 ) -> None:
-    """G34 G53"""
+    """G34 G57"""
     with role("site"):
         live_and_leave(store)
         a_dead_letter(store, "dead")
@@ -125,7 +125,7 @@ def test_the_owner_does_not_delete_by_accident_even_after_pruning(
 
 
 def test_the_site_erases_but_can_not_rewrite_the_log(store: PostgresStore) -> None:
-    """G34 G59"""
+    """G34 G60"""
     with role("site"):
         lease = a_lease(store, payload='"secret"')
         assert store.erase("q", lease.life, by=None, reason=None)
@@ -205,7 +205,7 @@ def test_whatever_is_asked_for_no_held_task_is_harmed(
     behind: int | None,
     size: int | None,
 ) -> None:
-    """G54"""
+    """G58"""
     lease = a_lease(store, max_lease=timedelta(days=1))
     for second in range(1, 4):
         clock.set(second)

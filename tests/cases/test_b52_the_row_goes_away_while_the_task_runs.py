@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from django.contrib.auth.models import User
+from django.core.management import call_command
 from django.db import connections
 from django.test import Client
 
@@ -67,3 +68,16 @@ def test_a_row_deleted_behind_the_queues_back_is_a_lost_lease(emails: Queue) -> 
     with pytest.raises(LeaseLostError, match="gone"):
         emails.fail(lease, "too late")
     assert [row.kind for row in log_of(emails)] == ["enqueued", "leased"]
+
+
+@on_all
+def test_a_flushed_database_is_a_lost_lease(site: Site) -> None:
+    site.queue.enqueue({}, id="a")
+    [lease] = site.queue.claim(worker="w1")
+
+    call_command("flush", database=site.using, interactive=False, verbosity=0)
+
+    with pytest.raises(LeaseLostError, match="gone"):
+        site.queue.complete(lease)
+    assert site.kinds() == []
+    assert not site.queue.enqueue({}, id="a").duplicate

@@ -263,7 +263,7 @@ def test_a_plain_task_keeps_the_connection_of_sqlite(monkeypatch: pytest.MonkeyP
     ],
 )
 def test_elsewhere_statements_are_told_by_their_words(sql: str, altered: bool) -> None:
-    session = Session()
+    session = in_thread(Session).result(20)  # it watches its thread's connections for good
     session.watch(lambda *_: None, sql, None, False, {"connection": connections["default"]})
 
     assert bool(session.altered) == altered

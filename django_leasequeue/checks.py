@@ -11,19 +11,16 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from .conf import Options, backends, parse
+from .conf import Options, backends, broken_backends, parse
 from .stores import lack_of_skip_locked
 
 
 @register()
 def check_backends(app_configs: Any, **kwargs: Any) -> Iterator[CheckMessage]:
     """The OPTIONS and QUEUES of our backends, and their databases' settings."""
-    try:
-        ours = list(backends())
-    except ImproperlyConfigured as error:
-        yield Error(str(error), id="leasequeue.E001")
-        return
-    for alias, config in ours:
+    for alias, why in broken_backends():
+        yield Error(f"TASKS[{alias!r}]: {why}", id="leasequeue.E001")
+    for alias, config in backends():
         try:
             options = parse(alias, config)
         except ImproperlyConfigured as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
@@ -144,16 +144,21 @@ def names(option: str, value: Any) -> tuple[str, ...]:
 def backends() -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Our backends among TASKS: alias and configuration, in the order of the settings.
 
-    Raises:
-        ImproperlyConfigured: a backend of TASKS, maybe ours, can't be imported.
+    One that can't be imported harms those only who use it: Django tells them.
     """
     for alias, config in getattr(settings, "TASKS", {}).items():
+        with suppress(ImportError):
+            if getattr(import_string(config["BACKEND"]), "leases_tasks", False):
+                yield alias, config
+
+
+def broken_backends() -> Iterator[tuple[str, ImportError]]:
+    """Those of TASKS, maybe ours, that can't be imported: alias and why."""
+    for alias, config in getattr(settings, "TASKS", {}).items():
         try:
-            backend = import_string(config["BACKEND"])
+            import_string(config["BACKEND"])
         except ImportError as error:
-            raise ImproperlyConfigured(f"TASKS[{alias!r}]: {error}") from error
-        if getattr(backend, "leases_tasks", False):
-            yield alias, config
+            yield alias, error
 
 
 def options_for(queue: str, using: str | None = None) -> Options:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.db import OperationalError, connections, transaction
-from django.test.utils import CaptureQueriesContext, override_settings
+from django.test.utils import CaptureQueriesContext
 
 from django_leasequeue import LostReason, Queue, QueueUnavailableError
 from django_leasequeue.models import Task
@@ -347,29 +347,6 @@ def test_a_mistake_in_the_site_is_not_an_outage(
         queue.cancel("a")
 
     assert not isinstance(refused.value, QueueUnavailableError)
-
-
-def test_the_clock_is_exact_to_the_microsecond(alias: str) -> None:
-    store = PortableStore(alias)
-
-    instants = {store.now() for _ in range(50)}
-
-    assert all(instant.tzinfo is UTC for instant in instants)
-    assert any(instant.microsecond % 1000 for instant in instants)
-
-
-@pytest.mark.parametrize("use_tz", [True, False])
-def test_instants_come_back_as_they_were_whatever_the_zone(
-    store: Store, clock: FakeClock, use_tz: bool
-) -> None:
-    at = clock.now() + timedelta(days=300, microseconds=1)
-    with override_settings(USE_TZ=use_tz, TIME_ZONE="America/New_York"):
-        connections["mariadb"].close()
-        store.enqueue(QUEUE, [a_task(run_after=at)])
-        held = store.held(QUEUE, "a", "")
-
-    assert held
-    assert (held.visible_at, held.visible_at.tzinfo) == (at, UTC)
 
 
 def test_a_claim_reads_through_indexes_and_locks_nothing_in_passing(store: Store) -> None:

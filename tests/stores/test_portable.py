@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from datetime import UTC, timedelta
+from datetime import timedelta
 
 import pytest
 from django.db import connections, transaction
-from django.test.utils import CaptureQueriesContext, override_settings
+from django.test.utils import CaptureQueriesContext
 
 from django_leasequeue import Queue, QueueUnavailableError
 from django_leasequeue.lease import Lease
@@ -16,7 +16,6 @@ from django_leasequeue.models import Turn
 from django_leasequeue.records import Depth
 from django_leasequeue.stores import portable
 from django_leasequeue.stores.base import Store
-from django_leasequeue.stores.portable import PortableStore
 from django_leasequeue.testing.clock import FakeClock
 from tests.builders import QUEUE, a_claim, a_finish, a_lease, a_task, kinds
 from tests.stores.conftest import committed
@@ -112,28 +111,6 @@ def test_an_enqueue_belongs_to_the_transaction_around_it(store: Store) -> None:
 
     assert not again.duplicate
     assert [lease.id for lease in store.claim(QUEUE, worker="w", limit=9)] == ["kept", "again"]
-
-
-def test_the_clock_is_exact_to_the_microsecond(alias: str) -> None:
-    store = PortableStore(alias)
-
-    instants = {store.now() for _ in range(50)}
-
-    assert all(instant.tzinfo is UTC for instant in instants)
-    assert any(instant.microsecond % 1000 for instant in instants)
-
-
-@pytest.mark.parametrize("use_tz", [True, False])
-def test_instants_come_back_as_they_were_whatever_the_zone(
-    store: Store, clock: FakeClock, use_tz: bool
-) -> None:
-    at = clock.now() + timedelta(days=300, microseconds=1)
-    with override_settings(USE_TZ=use_tz, TIME_ZONE="America/New_York"):
-        store.enqueue(QUEUE, [a_task(run_after=at)])
-        held = store.held(QUEUE, "a", "")
-
-    assert held
-    assert (held.visible_at, held.visible_at.tzinfo) == (at, UTC)
 
 
 def test_old_turns_are_forgotten(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,10 +12,9 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 from django.db import OperationalError, transaction
 
-from django_leasequeue import validation
+from django_leasequeue import conf, validation
 from django_leasequeue.backend import LeaseQueueBackend
 from django_leasequeue.compat import task_backends
-from django_leasequeue.conf import backends
 from django_leasequeue.errors import InvalidTaskError
 from django_leasequeue.policy import SECONDS_MAX
 from django_leasequeue.worker import GRACE_SECONDS, Worker
@@ -138,20 +137,23 @@ def queues_of(alias: str, asked: list[str] | None) -> list[str]:
 
     Raises:
         CommandError: no backend of ours, or a queue that isn't the backend's.
+        ImproperlyConfigured: its QUEUES are no list of names.
     """
-    ours = dict(backends())
+    ours = dict(conf.backends())
     if alias not in ours:
         known = ", ".join(ours) or "none"
         raise CommandError(f"TASKS[{alias!r}] is no lease queue; of those there are: {known}")
-    served = ours[alias].get("QUEUES", ["default"])
+    served = conf.queues_of(alias, ours[alias])
     if unknown := [name for name in asked or [] if served and name not in served]:
         raise CommandError(
             f"--queue {', '.join(unknown)}: TASKS[{alias!r}]['QUEUES'] has {', '.join(served)}"
         )
     if not (asked or served):
         raise CommandError(f"TASKS[{alias!r}]['QUEUES'] takes any name: say which with --queue")
+    if not asked:
+        return list(dict.fromkeys(served))
     try:
-        return [validation.name("queue", name) for name in dict.fromkeys(asked or served)]
+        return [validation.name("queue", name) for name in dict.fromkeys(asked)]
     except InvalidTaskError as error:
         raise CommandError(str(error)) from error
 

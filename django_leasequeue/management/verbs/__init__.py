@@ -1,0 +1,15 @@
+"""The verbs of ``manage.py leasequeue``, by name.
+
+Each module has a HELP of one sentence, ``add_arguments(parser)``, and ``run(command, **options)``,
+which does it and writes to the command's ``stdout``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Final
+
+from . import erase, prune
+
+VERBS: Final[Mapping[str, ModuleType]] = {"erase": erase, "prune": prune}

@@ -19,6 +19,8 @@ PRIORITY_MIN: Final = -100
 PRIORITY_MAX: Final = 100
 MAX_LEASE_DEFAULT: Final = 3600.0
 SECONDS_MAX: Final = 10 * 366 * 86_400  # ten years: further than any lease is meant to last
+RATE_MIN: Final = 0.001  # a second's tasks: of a million, the last one comes in 32 years
+RATE_MAX: Final = 1_000_000  # an instant is exact to the microsecond
 RETRY_AFTER_MAX: Final = 365 * 86_400.0  # a year
 INTEGER_MAX: Final = 2**31 - 1
 
@@ -139,6 +141,18 @@ def positive(field: str, value: Any) -> float:
         InvalidTaskError: naming *field* and the bound.
     """
     return seconds(field, value, minimum=1e-6)
+
+
+def gap_of(rate: Any) -> timedelta:
+    """The time from one task to the next at *rate*, tasks per second.
+
+    Raises:
+        InvalidTaskError: naming the bounds.
+    """
+    number = isinstance(rate, int | float) and not isinstance(rate, bool)
+    if not number or not RATE_MIN <= rate <= RATE_MAX:
+        raise InvalidTaskError(f"rate must be from {RATE_MIN} to {RATE_MAX} tasks per second")
+    return timedelta(seconds=1 / rate)
 
 
 def clamped_retry_after(value: Any) -> float:

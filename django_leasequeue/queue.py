@@ -21,7 +21,7 @@ from .conf import options_for
 from .errors import InvalidTaskError, LeaseLostError, LostReason, QueueUnavailableError
 from .failure import error_text, own_wait
 from .lease import Lease
-from .policy import QueuePolicy, clamped_retry_after, whole
+from .policy import QueuePolicy, clamped_retry_after, gap_of, whole
 from .records import (
     ALL,
     Admitted,
@@ -32,6 +32,7 @@ from .records import (
     EnqueuedTask,
     NewTask,
     RedriveBatch,
+    Slots,
     Stats,
 )
 from .stores import store_for
@@ -373,26 +374,48 @@ class Queue(AsyncQueueMixin):
         tenant: str = "",
         by: str | None = None,
         reason: str | None = None,
+        rate: float | None = None,
     ) -> RedriveBatch:
         """Make dead letters ready again, attempts from 1, payload and details kept.
 
         Args:
             ids: which; none moves nothing.
             by, reason: who and why, for the record; at most 200 and 1000 characters.
+            rate: tasks per second, 0.001 to 1,000,000: the first is ready now, the others are
+                scheduled one after the other; None: all are ready now.
 
         Returns:
             How many moved, and why each of the others didn't.
 
         Raises:
-            InvalidTaskError: a name, *by* or *reason* can't be stored; nothing was moved.
+            InvalidTaskError: a name, *by*, *reason* or *rate* can't be meant; nothing was moved.
             QueueUnavailableError: the database can't be reached.
         """
+        return self.redrive_into(self.slots(rate), ids, tenant=tenant, by=by, reason=reason)
+
+    def slots(self, rate: float | None) -> Slots | None:
+        """The instants from now on at which tasks become visible at *rate*; None: all now."""
+        if rate is None:
+            return None
+        return Slots(first_at=self.now(), gap=gap_of(rate))
+
+    def redrive_into(
+        self,
+        slots: Slots | None,
+        ids: Iterable[str],
+        *,
+        tenant: str,
+        by: str | None,
+        reason: str | None,
+    ) -> RedriveBatch:
+        """See ``redrive``; what moves becomes visible at those instants."""
         wanted = list(dict.fromkeys(names(ids)))
         tenant = validation.name("tenant", tenant, empty=True)
         by, reason = validation.remark("by", by), validation.remark("reason", reason)
         redriven = 0
         skipped: dict[str, str] = {}
         for start in range(0, len(wanted), BATCH):
+            slots = slots and slots.since(self.now())
             with self.reached():
                 batch = self.store.redrive(
                     self.name,
@@ -400,12 +423,14 @@ class Queue(AsyncQueueMixin):
                     tenant=tenant,
                     by=by,
                     reason=reason,
+                    slots=slots,
                 )
+            slots = slots and slots.after(batch.redriven)
             redriven += batch.redriven
             skipped.update(batch.skipped)
         if redriven:
             self.wake()
-        return RedriveBatch(redriven=redriven, skipped=skipped)
+        return RedriveBatch(redriven=redriven, skipped=skipped, left=slots)
 
     def redrive_all(
         self,
@@ -413,6 +438,7 @@ class Queue(AsyncQueueMixin):
         tenant: str | All = ALL,
         by: str | None = None,
         reason: str | None = None,
+        rate: float | None = None,
     ) -> RedriveBatch:
         """Make every dead letter ready again that is dead now; see ``redrive``.
 
@@ -420,6 +446,7 @@ class Queue(AsyncQueueMixin):
         """
         tenant = whose(tenant)
         by, reason = validation.remark("by", by), validation.remark("reason", reason)
+        slots = self.slots(rate)
         after = redriven = 0
         skipped: dict[str, str] = {}
         while True:
@@ -427,12 +454,13 @@ class Queue(AsyncQueueMixin):
                 page = self.store.dead(self.name, tenant=tenant, after=after)
             for owner in sorted({task.tenant for task in page}):
                 ids = [task.id for task in page if task.tenant == owner]
-                batch = self.redrive(ids, tenant=owner, by=by, reason=reason)
+                batch = self.redrive_into(slots, ids, tenant=owner, by=by, reason=reason)
+                slots = batch.left
                 redriven += batch.redriven
                 owned = f"{owner}/" if owner and isinstance(tenant, All) else ""
                 skipped.update({f"{owned}{id}": why for id, why in batch.skipped.items()})
             if len(page) < BATCH:
-                return RedriveBatch(redriven=redriven, skipped=skipped)
+                return RedriveBatch(redriven=redriven, skipped=skipped, left=slots)
             after = page[-1].seq
 
     def cancel(

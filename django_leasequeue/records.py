@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
@@ -142,9 +142,29 @@ class DeadLetter:
     failures: tuple[Attempt, ...]
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Slots:
+    """Instants one after the other: the first, and the gap between two."""
+
+    first_at: datetime
+    gap: timedelta
+
+    def since(self, moment: datetime) -> Slots:
+        """Those from *moment* on: what was missed isn't made up for by a crowd."""
+        return replace(self, first_at=max(self.first_at, moment))
+
+    def after(self, taken: int) -> Slots:
+        """Those that are left when *taken* of them are."""
+        return replace(self, first_at=self.first_at + taken * self.gap)
+
+
 @dataclass(frozen=True, kw_only=True)
 class RedriveBatch:
-    """What a redrive moved, and why the rest stayed: ids to reasons."""
+    """What a redrive moved, and why the rest stayed: ids to reasons.
+
+    ``left``: of a redrive at a rate, the instants for what follows it.
+    """
 
     redriven: int
     skipped: Mapping[str, str] = field(default_factory=dict)
+    left: Slots | None = None

@@ -26,7 +26,7 @@ from django.dispatch import Signal
 from .. import signals
 from ..errors import LostReason
 from ..lease import Lease
-from ..records import Admitted, All, Depth, EnqueuedTask, RedriveBatch
+from ..records import Admitted, All, Depth, EnqueuedTask, RedriveBatch, Slots
 from ..transitions import Kind, TaskRecord, Transition, lost_reason
 
 REFUSED: Final = "refused"  # what the tallies call the calls on lost leases
@@ -147,10 +147,14 @@ class Store(ABC):
         tenant: str,
         by: str | None,
         reason: str | None,
+        slots: Slots | None = None,
     ) -> RedriveBatch:
         """Make dead letters ready again, attempts from 1; the rest is skipped, with the reason.
 
         Rows locked by others are skipped as busy; a key that a live task holds skips its letter.
+
+        Args:
+            slots: when the letters that move become visible, in enqueue order; None: now.
         """
 
     @abstractmethod

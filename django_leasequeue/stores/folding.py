@@ -19,7 +19,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from uuid import UUID
 
 from ..lease import Lease
-from ..records import Admitted, EnqueuedTask, RedriveBatch
+from ..records import Admitted, EnqueuedTask, RedriveBatch, Slots
 from ..transitions import (
     Kind,
     State,
@@ -326,18 +326,25 @@ class FoldingStore(Store):
         tenant: str,
         by: str | None,
         reason: str | None,
+        slots: Slots | None = None,
     ) -> RedriveBatch:
         verdicts: dict[str, str | None] = dict.fromkeys(ids, "not held")
         with self.moving() as now:
             found = [task for id in verdicts if (task := self.held(queue, id, tenant))]
+            slots = slots and slots.since(now)
             # The oldest first: of letters that share a key it gets the key, on every store.
             for task in sorted(found, key=lambda task: task.seq):
-                verdicts[task.id] = self.redrive_one(task, now, by=by, reason=reason)
+                at = slots.first_at if slots else now
+                verdicts[task.id] = self.redrive_one(task, now, at, by=by, reason=reason)
+                if slots and verdicts[task.id] is None:
+                    slots = slots.after(1)
         skipped = {id: why for id, why in verdicts.items() if why}
         return RedriveBatch(redriven=len(verdicts) - len(skipped), skipped=skipped)
 
-    def redrive_one(self, seen: TaskRecord, now: datetime, **facts: str | None) -> str | None:
-        """Make one dead letter ready; why not, where it stays."""
+    def redrive_one(
+        self, seen: TaskRecord, now: datetime, visible_at: datetime, **facts: str | None
+    ) -> str | None:
+        """Make one dead letter ready, or have it wait; why not, where it stays."""
         state = as_of(seen, now).state
         if state is not State.DEAD:
             return f"not dead: {state}"
@@ -345,7 +352,7 @@ class FoldingStore(Store):
             letter = self.written_down(task, now)
             if taken := self.key_taken(letter, now):
                 return taken
-            back = follow(letter, Kind.REDRIVEN, now, attempt=0, visible_at=now, **facts)
+            back = follow(letter, Kind.REDRIVEN, now, attempt=0, visible_at=visible_at, **facts)
             self.append(letter, back)
             return None
         return "busy"

@@ -151,11 +151,13 @@ class PortableStore(FoldingStore):
                 return super().enqueue_one(queue, task, now)
         return super().enqueue_one(queue, task, now)
 
-    def redrive_one(self, seen: TaskRecord, now: datetime, **facts: str | None) -> str | None:
+    def redrive_one(
+        self, seen: TaskRecord, now: datetime, visible_at: datetime, **facts: str | None
+    ) -> str | None:
         if not self.on_mysql:
-            return super().redrive_one(seen, now, **facts)
+            return super().redrive_one(seen, now, visible_at, **facts)
         with suppress(TakenMeanwhile), self.seeing_who_was_faster():
-            return super().redrive_one(seen, now, **facts)
+            return super().redrive_one(seen, now, visible_at, **facts)
         return "busy"  # an enqueue has just taken the letter's key
 
     @contextmanager

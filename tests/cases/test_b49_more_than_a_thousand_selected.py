@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -25,13 +27,13 @@ def store(queue: Queue, tasks: list[dict[str, Any]]) -> None:
         cursor.execute("ANALYZE leasequeue_task")
 
 
-def ten_thousand_letters(queue: Queue) -> None:
+def some_letters(queue: Queue, count: int = LETTERS, tenants: int = TENANTS) -> None:
     """The last lease of each has run out: dead by the clock alone."""
     store(
         queue,
         [
-            {"payload": {}, "id": str(n), "tenant": f"t{n % TENANTS}", "max_attempts": 1}
-            for n in range(LETTERS)
+            {"payload": {}, "id": str(n), "tenant": f"t{n % tenants}", "max_attempts": 1}
+            for n in range(count)
         ],
     )
     while queue.claim(worker="w1", limit=1000):
@@ -40,7 +42,7 @@ def ten_thousand_letters(queue: Queue) -> None:
 
 @pytest.mark.parametrize("emails", ["default"], indirect=True, ids=["postgres"])
 def test_ten_thousand_across_pages(desk: Desk, emails: Queue) -> None:
-    ten_thousand_letters(emails)
+    some_letters(emails)
 
     with CaptureQueriesContext(connections[emails.using]) as sent:
         question = desk.ask(0, across=True).content.decode()
@@ -60,7 +62,7 @@ def test_ten_thousand_are_cancelled_the_same_way(desk: Desk, emails: Queue, page
     if pages == "task":
         store(emails, [{"payload": {}, "tenant": f"t{n % TENANTS}"} for n in range(LETTERS)])
     else:
-        ten_thousand_letters(emails)
+        some_letters(emails)
     desk = desk.at(pages)
 
     with CaptureQueriesContext(connections[emails.using]) as sent:
@@ -73,3 +75,23 @@ def test_ten_thousand_are_cancelled_the_same_way(desk: Desk, emails: Queue, page
     assert said == f"{LETTERS} cancelled."
     assert Task.objects.using(emails.using).count() == 0
     assert LogEntry.objects.count() == LETTERS
+
+
+@pytest.mark.parametrize("emails", ["default"], indirect=True, ids=["postgres"])
+def test_more_than_a_thousand_at_a_rate(emails: Queue) -> None:
+    """G61"""
+    count = 1_200
+    some_letters(emails, count, tenants=1)
+    queue = Queue("emails", using=emails.using)  # on the database's clock
+    asked_at = queue.now()
+
+    batch = queue.redrive_all(rate=1000)
+
+    tasks = Task.objects.using(emails.using).filter(state="ready", visible_at__gte=asked_at)
+    due = sorted(tasks.values_list("visible_at", flat=True))
+    assert batch.redriven == len(due) == count
+    gaps = sorted(later - sooner for sooner, later in itertools.pairwise(due))
+    assert gaps[count // 2] == timedelta(milliseconds=1)
+    # A statement begins a moment after the clock was asked for it: 100 letters each.
+    assert sum(gap < timedelta(milliseconds=1) for gap in gaps) <= count / 100
+    assert queue.depth().scheduled > 0, "the last one is due in a second"

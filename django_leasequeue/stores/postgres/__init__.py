@@ -18,7 +18,7 @@ from psycopg.errors import DeadlockDetected, SerializationFailure
 
 from ...lease import Lease
 from ...models import Task, TaskTransition
-from ...records import Admitted, All, Depth, EnqueuedTask, RedriveBatch
+from ...records import Admitted, All, Depth, EnqueuedTask, RedriveBatch, Slots
 from ...transitions import Kind, State, TaskRecord, Transition, json_text
 from .. import tallies
 from ..base import BATCH, REPEATS_MAX, Clock, Failure, Finish, Pruned, Store
@@ -196,6 +196,7 @@ class PostgresStore(Store):
         tenant: str,
         by: str | None,
         reason: str | None,
+        slots: Slots | None = None,
     ) -> RedriveBatch:
         asked = list(dict.fromkeys(ids))
         data = json_text({"by": by, "reason": reason})
@@ -203,20 +204,31 @@ class PostgresStore(Store):
         for start in range(0, len(asked), BATCH):
             waiting = asked[start : start + BATCH]
             while waiting:
-                answer = self.redrive_batch(queue, waiting, tenant=tenant, data=data)
+                answer = self.redrive_batch(queue, waiting, slots, tenant=tenant, data=data)
                 found = [row for row in answer if row["state"] is not None]
-                verdicts |= {row["id"]: rows.skipped(row) for row in found if not row["again"]}
+                told = {row["id"]: rows.skipped(row) for row in found if not row["again"]}
+                slots = slots and slots.after(list(told.values()).count(None))
+                verdicts |= told
                 waiting = [row["id"] for row in found if row["again"]]
         skipped = {id: why for id, why in verdicts.items() if why is not None}
         return RedriveBatch(redriven=len(asked) - len(skipped), skipped=skipped)
 
-    def redrive_batch(self, queue: str, ids: Sequence[str], *, tenant: str, data: str) -> list[Row]:
+    def redrive_batch(
+        self, queue: str, ids: Sequence[str], slots: Slots | None, *, tenant: str, data: str
+    ) -> list[Row]:
+        asked = {
+            "queue": queue,
+            "tenant": tenant,
+            "ids": ids,
+            "lives": [columns.life_in(id) for id in ids],
+            "data": data,
+            "first_at": slots and slots.first_at,
+            "gap_us": slots.gap // columns.MICROSECOND if slots else 0,
+        }
+
         def guarded() -> list[Row]:
             with transaction.atomic(using=self.using):
-                lives = [columns.life_in(id) for id in ids]
-                return self.run(
-                    "redrive", queue=queue, ids=ids, lives=lives, tenant=tenant, data=data
-                )
+                return self.run("redrive", **asked)
 
         for _ in range(REPEATS_MAX):
             try:

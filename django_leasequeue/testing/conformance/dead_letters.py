@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+
+from django_leasequeue.errors import InvalidTaskError
+from django_leasequeue.lease import Lease
 from django_leasequeue.queue import Queue
 
 from ..clock import FakeClock
@@ -96,6 +103,56 @@ class DeadLetters(Chapter):
         assert queue.redrive([]).redriven == 0
         assert queue.redrive_all(tenant="x").redriven == 1
         assert queue.redrive_all().redriven == 2
+
+    def test_a_rate_spreads_what_moves_over_time(self, queue: Queue, clock: FakeClock) -> None:
+        """G61: one after the other, in enqueue order; what stays leaves no gap."""
+        for id in "abcd":
+            bury(queue, id, key=id)
+        queue.enqueue({}, id="b2", dedupe_key="b", run_after=clock.start + timedelta(days=1))
+
+        assert queue.redrive(["d", "b", "unknown", "a", "c"], rate=2).redriven == 3
+
+        assert claim_ids(queue, limit=9) == ["a"]
+        clock.set(0.4)
+        assert claim_ids(queue, limit=9) == []
+        clock.set(0.5)
+        assert claim_ids(queue, limit=9) == ["c"]
+        clock.set(1)
+        assert claim_ids(queue, limit=9) == ["d"]
+
+    def test_a_rate_goes_on_over_tenants_and_over_what_the_clock_buried(
+        self, queue: Queue, clock: FakeClock
+    ) -> None:
+        """G61"""
+        tasks = [(id, tenant) for tenant in "xy" for id in "ab"]
+        for id, tenant in tasks:
+            queue.enqueue({}, id=id, tenant=tenant, max_attempts=1)
+        claim_ids(queue, limit=4)
+        clock.set(30)
+
+        assert queue.redrive_all(rate=0.1).redriven == 4
+
+        due = [
+            {lease.tenant + lease.id: second(clock, lease.visible_since) for lease in found}
+            for found in self.claims(queue, clock, at=(30, 40, 50, 60))
+        ]
+        assert due == [{"xa": 30}, {"xb": 40}, {"ya": 50}, {"yb": 60}]
+
+    @staticmethod
+    def claims(queue: Queue, clock: FakeClock, at: tuple[int, ...]) -> Iterator[list[Lease]]:
+        for moment in at:
+            clock.set(moment)
+            yield queue.claim(worker="w", limit=9)
+
+    @pytest.mark.parametrize("rate", [0, -1, float("nan"), float("inf"), "2", True])
+    def test_a_rate_that_cant_be_meant_moves_nothing(self, queue: Queue, rate: object) -> None:
+        """G61"""
+        bury(queue)
+
+        with pytest.raises(InvalidTaskError, match="rate must be from"):
+            queue.redrive_all(rate=rate)  # type: ignore[arg-type]
+
+        assert counts(queue) == (0, 0, 0, 1)
 
     def test_a_letter_whose_key_is_taken_is_skipped_and_the_rest_goes_on(
         self, queue: Queue

@@ -91,7 +91,15 @@ HOT: dict[str, tuple[dict[str, Any], set[str]]] = {
         {"leasequeue_task_pkey"},
     ),
     "redrive": (
-        {"queue": "q", "tenant": "t1", "ids": TEXTS, "lives": LIVES, "data": "{}"},
+        {
+            "queue": "q",
+            "tenant": "t1",
+            "ids": TEXTS,
+            "lives": LIVES,
+            "data": "{}",
+            "first_at": None,
+            "gap_us": 0,
+        },
         {
             "leasequeue_task_id",
             "leasequeue_task_live_key",

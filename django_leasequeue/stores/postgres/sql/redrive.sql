@@ -7,6 +7,8 @@
 --       ids            text[]
 --       lives          uuid[]        the life whose text each id is, or NULL
 --       data           text          a JSON object: who, and why
+--       first_at       timestamptz   when the first becomes visible; NULL: all do now
+--       gap_us         bigint        microseconds from one to the next
 --       now            timestamptz   NULL: the database's clock
 -- out   id, state      what was asked for and is held, its state as the clock has it
 --       again          boolean       something was written down first: ask again
@@ -85,13 +87,22 @@ died AS (
      WHERE task.seq = overdue.seq
  RETURNING task.*, 'dead' AS kind, task.visible_at AS at, NULL AS data
 ),
+placed AS MATERIALIZED (
+    SELECT letter.seq, clock.now,
+           greatest(clock.now, %(first_at)s::timestamptz)
+               + (row_number() OVER (ORDER BY letter.seq) - 1)
+               * %(gap_us)s::bigint * interval '1 microsecond' AS visible_at
+      FROM letter, clock
+     WHERE letter.seq NOT IN (SELECT seq FROM blocked)
+),
 redriven AS (
     UPDATE leasequeue_task AS task
-       SET state = 'ready', lane = 'now', live_key = task.dedupe_key, attempt = 0,
-           visible_at = clock.now
-      FROM letter, clock
-     WHERE task.seq = letter.seq AND letter.seq NOT IN (SELECT seq FROM blocked)
- RETURNING task.*, 'redriven' AS kind, clock.now AS at, %(data)s::text AS data
+       SET state = 'ready', live_key = task.dedupe_key, attempt = 0,
+           visible_at = placed.visible_at,
+           lane = CASE WHEN placed.visible_at > placed.now THEN 'later' ELSE 'now' END
+      FROM placed
+     WHERE task.seq = placed.seq
+ RETURNING task.*, 'redriven' AS kind, placed.now AS at, %(data)s::text AS data
 ),
 moved AS (
     SELECT * FROM died UNION ALL SELECT * FROM redriven

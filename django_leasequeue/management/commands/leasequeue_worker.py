@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
-from argparse import ArgumentParser, ArgumentTypeError
+import sys
+from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, cast
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
-from django.db import OperationalError, transaction
+from django.db import OperationalError, connections, transaction
 
 from django_leasequeue import conf, validation
 from django_leasequeue.backend import LeaseQueueBackend
@@ -19,8 +20,9 @@ from django_leasequeue.errors import InvalidTaskError
 from django_leasequeue.policy import SECONDS_MAX
 from django_leasequeue.worker import GRACE_SECONDS, Worker
 from django_leasequeue.worker.readiness import CannotStartError
-from django_leasequeue.worker.reloading import Reloader, start_anew
+from django_leasequeue.worker.reloading import Reloader, arguments, start_anew
 from django_leasequeue.worker.shutdown import leave, stop_on_signals
+from django_leasequeue.worker.supervisor import AGAIN, Supervisor, child_name, follow
 
 
 class Command(BaseCommand):
@@ -44,7 +46,8 @@ class Command(BaseCommand):
             "--name",
             type=worker_name,
             help="Of one live worker at a time: what it has leased comes back when it starts anew, "
-            "without waiting for the deadline. Default: a new name at each start.",
+            "without waiting for the deadline; with --processes, NAME-1, NAME-2 and so on. "
+            "Default: a new name at each start.",
         )
         add(
             "--threads",
@@ -54,6 +57,22 @@ class Command(BaseCommand):
             help="Tasks that run at a time. Default: 1, since not every site's tasks are safe "
             "beside each other; more pay where tasks wait for disks or networks.",
         )
+        add(
+            "--processes",
+            type=at_least(1, int),
+            default=1,
+            metavar="N",
+            help="Workers, each a process with its own --threads, kept alive by this one: for "
+            "tasks that compute. Default: 1, which is this process itself.",
+        )
+        add(
+            "--max-tasks-per-child",
+            type=at_least(1, int),
+            metavar="N",
+            help="Put a new process in the place of one that has run that many tasks, whatever "
+            "memory they have leaked.",
+        )
+        add("--child", nargs=2, type=int, help=SUPPRESS)  # its number, the descriptor of its line
         add("--max-tasks", type=at_least(1, int), metavar="N", help="Stop after that many tasks.")
         add("--drain", action="store_true", help="Stop when no task is visible any more.")
         add(
@@ -83,24 +102,57 @@ class Command(BaseCommand):
 
     def handle(self, *, backend: str, queues: list[str] | None, **options: Any) -> None:
         """See BaseCommand."""
-        wanted = ("name", "threads", "max_tasks", "drain", "grace", "poll_interval")
         names = queues_of(backend, queues)
         log_somewhere(options["verbosity"])
+        if options["child"]:
+            number, line = options["child"]
+            options["max_tasks"] = options["max_tasks_per_child"]
+            options["name"] = options["name"] and child_name(options["name"], number)
+        elif options["processes"] > 1 or options["max_tasks_per_child"]:
+            self.supervise(options)
+            return
+        wanted = ("name", "threads", "max_tasks", "drain", "grace", "poll_interval")
         ours = cast("LeaseQueueBackend", task_backends[backend])
         worker = Worker(ours, names, **{option: options[option] for option in wanted})
+        stop = follow(line, worker) if options["child"] else worker.stop
         reloader = Reloader(worker)
-        finite = options["drain"] or options["max_tasks"]
+        finite = options["drain"] or (options["max_tasks"] and not options["child"])
         if settings.DEBUG and options["reload"] and self.owns_process and not finite:
             reloader.start()
         try:
-            with stop_on_signals(worker.stop):
+            with stop_on_signals(stop):
                 status = worker.run()
         except (CannotStartError, transaction.TransactionManagementError) as error:
             raise CommandError(str(error)) from error
+        if options["child"] and (reloader.wanted() or not (status or worker.claimer.left)):
+            sys.exit(AGAIN)
         if reloader.wanted():
             start_anew()
         if status:
             raise CommandError("the worker left work behind, see its log", returncode=status)
+
+    def supervise(self, options: dict[str, Any]) -> None:
+        """Keep processes at work, this command line's own.
+
+        Raises:
+            CommandError: there is none, or what it asks for doesn't go together; or a process
+                didn't end well.
+        """
+        if not self.owns_process:
+            raise CommandError("--processes and --max-tasks-per-child need a process of their own")
+        if options["max_tasks"]:
+            raise CommandError("--max-tasks ends one process; there is --max-tasks-per-child")
+        name = options["name"] or "worker"
+        try:
+            validation.name("worker", child_name(name, options["processes"]))
+        except InvalidTaskError as error:
+            raise CommandError(str(error)) from error
+        connections.close_all()  # the checks' own: nothing is asked of the database from here on
+        shared = {option: options[option] for option in ("drain", "grace")}
+        supervisor = Supervisor(arguments(), options["processes"], name=name, **shared)
+        with stop_on_signals(supervisor.stop):
+            if supervisor.run():
+                raise CommandError("not all processes ended well, see their log")
 
     def run_from_argv(self, argv: list[str]) -> None:
         """See BaseCommand. Threads that are stuck in a task would keep the process alive."""

@@ -2,7 +2,7 @@
 
 RUN = python3 -m example_project
 
-.PHONY: help demo reset smoke test acceptance lint types format matrix constraints ci
+.PHONY: help demo reset smoke test acceptance nightly million lint types format matrix constraints ci
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-12s %s\n", $$1, $$2}' Makefile
@@ -21,6 +21,12 @@ test:  ## All tests; ARGS="-k redrive -x" goes to pytest
 
 acceptance:  ## Django's own tests of task backends, run against ours
 	$(RUN) tox run -e acceptance
+
+nightly:  ## The model against each database, at length; ARGS="-k sqlite"
+	$(RUN) tox run -e nightly -- $(ARGS)
+
+million:  ## Verify a million tasks, and say what that takes; ARGS=20000 for fewer
+	$(RUN) tox run -e million -- $(ARGS)
 
 lint:  ## Ruff's rules and format, and the layers
 	$(RUN) tox run -e lint

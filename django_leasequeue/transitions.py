@@ -335,12 +335,18 @@ def as_of(task: TaskRecord, now: datetime) -> TaskRecord:
     return task
 
 
+def attempt_after(task: TaskRecord, kind: Kind) -> int:
+    """The number of *task*'s delivery after a transition of *kind*."""
+    if kind is Kind.REDRIVEN:
+        return 0
+    return task.attempt + {Kind.LEASED: 1, Kind.RELEASED: -1}.get(kind, 0)
+
+
 def follow(
     task: TaskRecord,
     kind: Kind,
     at: datetime,
     *,
-    attempt: int | None = None,
     worker: str | None = None,
     visible_at: datetime | None = None,
     **facts: Any,
@@ -352,7 +358,7 @@ def follow(
         life=task.life,
         queue=task.queue,
         tenant=task.tenant,
-        attempt=task.attempt if attempt is None else attempt,
+        attempt=attempt_after(task, kind),
         token=task.token,
         worker=worker or task.worker,
         visible_at=visible_at,

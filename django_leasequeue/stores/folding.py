@@ -228,14 +228,8 @@ class FoldingStore(Store):
                 tenant = self.next_tenant(queue, now, after=tenant, last=last)
 
     def lease(self, task: TaskRecord, worker: str, now: datetime) -> Lease:
-        leased = follow(
-            task,
-            Kind.LEASED,
-            now,
-            attempt=task.attempt + 1,
-            worker=worker,
-            visible_at=now + task.visibility,
-        )
+        deadline = now + task.visibility
+        leased = follow(task, Kind.LEASED, now, worker=worker, visible_at=deadline)
         return lease_on(self.kept(task, leased), task)
 
     @move
@@ -283,8 +277,7 @@ class FoldingStore(Store):
 
     def giving_back(self, task: TaskRecord, lease: Lease, now: datetime) -> Transition:
         """The leased *task* as it was before: visible since when it was, one attempt fewer."""
-        since = lease.visible_since
-        return follow(task, Kind.RELEASED, now, attempt=task.attempt - 1, visible_at=since)
+        return follow(task, Kind.RELEASED, now, visible_at=lease.visible_since)
 
     def lock_live(self, leases: Sequence[Lease], now: datetime) -> dict[int, TaskRecord]:
         """The tasks of those of *leases* that are live, locked, by token."""
@@ -352,7 +345,7 @@ class FoldingStore(Store):
             letter = self.written_down(task, now)
             if taken := self.key_taken(letter, now):
                 return taken
-            back = follow(letter, Kind.REDRIVEN, now, attempt=0, visible_at=visible_at, **facts)
+            back = follow(letter, Kind.REDRIVEN, now, visible_at=visible_at, **facts)
             self.append(letter, back)
             return None
         return "busy"

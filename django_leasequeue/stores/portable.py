@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import fields, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Final
@@ -28,6 +28,7 @@ from ..transitions import NOTHING, Kind, State, TaskRecord, Transition, as_of
 from . import pruning, tallies
 from .base import BATCH, REPEATS_MAX, Pruned
 from .folding import FoldingStore, move
+from .mending import lane, row_of
 from .mysql import CONFLICTS, DUPLICATE_KEY, number
 
 TURNS_KEPT: Final = 1000  # claims in flight may still write places that they read this long ago
@@ -140,7 +141,7 @@ class PortableStore(FoldingStore):
             written = {name: getattr(after, name) for name in (*WRITTEN_ANEW, *erased)}
             self.tasks.filter(seq=after.seq).update(**written, lane=lane(after, now))
         elif after:
-            row = Task(**columns(after), lane=lane(after, now))
+            row = Task(**row_of(after, now))
             row.save_base(using=self.using, force_insert=True)
         elif before:
             self.tasks.filter(seq=before.seq).delete()
@@ -327,19 +328,6 @@ def visible(at: datetime) -> Q:
     """The tasks that may be claimed at an instant, whether or not it is written down."""
     due = Q(visible_at__lte=at)
     return due & (Q(state=State.READY) | Q(state=State.LEASED, attempt__lt=F("max_attempts")))
-
-
-def lane(task: TaskRecord, now: datetime) -> str | None:
-    """Where a claim looks for the task: see the model."""
-    if task.state is State.DEAD:
-        return None
-    return "later" if task.state is State.LEASED or task.visible_at > now else "now"
-
-
-def columns(task: TaskRecord) -> dict[str, Any]:
-    names = (field.name for field in fields(task))
-    row = {name: getattr(task, name) for name in names if name != "id"}
-    return row | {"task_id": task.id, "live_key": task.live_key}
 
 
 def lookups(match: dict[str, Any]) -> dict[str, Any]:

@@ -54,7 +54,12 @@ from .finisher import Finisher
 from .heartbeats import Heartbeats
 from .names import HeldName
 from .outage import Outage
-from .readiness import CannotStartError, refuse_old_servers, refuse_pending_migrations
+from .readiness import (
+    CannotStartError,
+    refuse_old_servers,
+    refuse_pending_migrations,
+    refuse_used_tokens,
+)
 from .runner import Outcome, Runner, beside_a_loop
 from .sessions import TaskSession
 from .upkeep import Upkeep
@@ -266,6 +271,7 @@ class Worker:
             return
         refuse_old_servers(self.queues[0].using)
         refuse_pending_migrations(self.queues[0].using)
+        refuse_used_tokens(self.queues[0].using)
         if self.held_name and not self.take_name(self.held_name):
             return
         self.ready = True

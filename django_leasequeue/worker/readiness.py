@@ -6,7 +6,7 @@ from django.db import DEFAULT_DB_ALIAS, NotSupportedError, connections
 from django.db.migrations.loader import MigrationLoader
 
 from django_leasequeue.models import Task
-from django_leasequeue.stores import lack_of_skip_locked
+from django_leasequeue.stores import lack_of_skip_locked, tokens
 
 
 class CannotStartError(Exception):
@@ -42,4 +42,19 @@ def refuse_pending_migrations(using: str) -> None:
         raise CannotStartError(
             f"the queue's tables are not up to date ({', '.join(pending)}): "
             f"manage.py migrate {app}{where}"
+        )
+
+
+def refuse_used_tokens(using: str) -> None:
+    """Look whether the next fencing token is a new one: a restored dump may have set them back.
+
+    Raises:
+        CannotStartError: it isn't.
+    """
+    if late := tokens.behind(using):
+        stands, highest = late
+        where = "" if using == DEFAULT_DB_ALIAS else f" --database {using}"
+        raise CannotStartError(
+            f"fencing tokens up to {highest} were given out, and the sequence stands at {stands}: "
+            f"manage.py leasequeue advance-tokens{where}"
         )

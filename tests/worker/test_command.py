@@ -5,13 +5,16 @@ from __future__ import annotations
 import logging
 import time
 from datetime import timedelta
+from io import StringIO
 from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
 from django.db import connections
 from django.db.migrations.recorder import MigrationRecorder
+from django.db.models import QuerySet
 
+from django_leasequeue.models import Task
 from django_leasequeue.worker import new_name
 from tests.databases import on_all
 from tests.waiting import wait_for
@@ -117,6 +120,20 @@ def test_tables_that_are_not_up_to_date_are_refused_in_one_line(site: Site) -> N
             site.drain()
     finally:
         recorder.record_applied("leasequeue", "0002_append_only")
+
+
+@databases
+def test_a_worker_does_not_start_where_tokens_would_be_given_out_again(site: Site) -> None:
+    """G65"""
+    site.enqueue(tasks.add, 1, 1)
+    QuerySet(Task, using=site.using).update(token=10**6)
+
+    with pytest.raises(CommandError, match=r"up to 1000000 were given out.*advance-tokens"):
+        site.drain()
+    call_command("leasequeue", "advance-tokens", database=site.using, stdout=StringIO())
+    site.drain()
+
+    assert site.queue.depth().visible == 0
 
 
 def test_another_backend_is_refused_by_name() -> None:

@@ -10,6 +10,12 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Final
 
-from . import erase, prune
+from . import advance_tokens, erase, prune, rebuild, verify
 
-VERBS: Final[Mapping[str, ModuleType]] = {"erase": erase, "prune": prune}
+VERBS: Final[Mapping[str, ModuleType]] = {
+    "prune": prune,
+    "erase": erase,
+    "verify": verify,
+    "rebuild": rebuild,
+    "advance-tokens": advance_tokens,
+}

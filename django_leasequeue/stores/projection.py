@@ -1,0 +1,151 @@
+"""The projection beside the log, stretch by stretch, as of one instant.
+
+A stretch is a range of log positions. It holds the tasks of those numbers, and the lives whose
+first row lies in it, with all that happened to them since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, fields
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, Final
+from uuid import UUID
+
+from django.db import connections, transaction
+from django.db.models import Case, F, OuterRef, Q, QuerySet, Subquery, TextField, When
+from django.db.models.functions import MD5, Length
+from django.db.models.lookups import GreaterThan
+
+from ..drift import StoredTask, Story, read
+from ..models import Task, TaskTransition
+from ..transitions import Kind, State, TaskRecord, Transition
+
+PAGE_ROWS: Final = 2000  # of the log, in memory at a time
+LONG_CHARACTERS: Final = 64  # a longer payload is compared by its digest
+TASK: Final = tuple(field.name for field in fields(TaskRecord))
+TRANSITION: Final = tuple(field.name for field in fields(Transition))
+KINDS: Final = {str(kind): kind for kind in Kind}  # a wrong word stays as it is, to be named
+STATES: Final = {str(state): state for state in State}
+COLUMNS: Final = {"id": "task_id", "position": "id"}  # of both tables
+
+
+@contextmanager
+def snapshot(using: str) -> Iterator[None]:
+    """See to it that what is read inside is of one instant; nobody is kept waiting.
+
+    Inside a caller's transaction it is that transaction's matter.
+    """
+    connection = connections[using]
+    if connection.in_atomic_block:
+        yield
+    elif connection.vendor == "sqlite":
+        # By hand: Django's own would begin by taking the one writer's place.
+        with connection.cursor() as cursor:
+            cursor.execute("BEGIN")
+            try:
+                yield
+            finally:
+                cursor.execute("ROLLBACK")
+    else:
+        isolation = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
+        before = connection.vendor == "mysql"  # there it is for the next transaction
+        with connection.cursor() if before else nullcontext() as cursor:
+            if cursor:
+                cursor.execute(isolation)
+        with transaction.atomic(using=using):
+            if not before:
+                with connection.cursor() as cursor:
+                    cursor.execute(isolation)
+            yield
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stretch:
+    """The positions behind *behind* up to *upto*, the last one; None: all the rest."""
+
+    using: str
+    behind: int
+    upto: int | None
+
+    @property
+    def log(self) -> QuerySet[TaskTransition]:
+        return QuerySet(TaskTransition, using=self.using)
+
+    @property
+    def tasks(self) -> QuerySet[Task]:
+        within = Q(seq__gt=self.behind)
+        if self.upto is not None:
+            within &= Q(seq__lte=self.upto)
+        return QuerySet(Task, using=self.using).filter(within)
+
+    def stories(self) -> Iterator[Story]:
+        """What the log tells of the lives that begin here."""
+        first = self.log.filter(life=OuterRef("life")).order_by("life", "id").values("pk")[:1]
+        begun = self.log.filter(pk__gt=self.behind, pk=Subquery(first))
+        if self.upto is not None:
+            begun = begun.filter(pk__lte=self.upto)
+        return stories(self.using, begun.values_list("life", flat=True))
+
+    def stored(self) -> Iterator[StoredTask]:
+        """The projection's rows."""
+        rows = self.tasks.annotate(brief=brief("payload")).order_by("seq")
+        names = [COLUMNS.get(name, name) for name in TASK]
+        names[TASK.index("payload")] = "brief"
+        for *record, live_key, lane in rows.values_list(*names, "live_key", "lane"):
+            yield StoredTask(record=recorded(record), live_key=live_key, lane=lane)
+
+
+def stretch(using: str, *, behind: int, size: int) -> Stretch:
+    """What comes behind *behind*: *size* rows of the log or tasks, whichever come first."""
+    ends: list[int] = []
+    for table in (TaskTransition, Task):
+        rows: QuerySet[Any] = QuerySet(table, using=using).filter(pk__gt=behind).order_by("pk")
+        ends += rows.values_list("pk", flat=True)[size - 1 : size]
+    return Stretch(using=using, behind=behind, upto=min(ends, default=None))
+
+
+def stories(using: str, lives: Iterable[UUID], *, whole: bool = False) -> Iterator[Story]:
+    """What the log tells of each of *lives*; of one that it doesn't know, nothing.
+
+    Args:
+        whole: with payloads as they are; else long ones are their digests.
+    """
+    for _, history in groupby(transitions(using, list(lives), whole), attrgetter("life")):
+        yield read(history)
+
+
+def transitions(using: str, lives: Sequence[UUID], whole: bool) -> Iterator[Transition]:
+    """The rows of *lives*, life by life, page by page: a life may be long.
+
+    Without results: no fold reads them.
+    """
+    names = [COLUMNS.get(name, name) for name in TRANSITION]
+    names[TRANSITION.index("data")] = "told"
+    if not whole:
+        names[TRANSITION.index("payload")] = "brief"
+    told = Case(When(kind=Kind.ACKED, then=None), default=F("data"), output_field=TextField())
+    rows = QuerySet(TaskTransition, using=using).annotate(brief=brief("payload"), told=told)
+    rows = rows.filter(life__in=lives).order_by("life", "id")
+    rest: Q | None = Q()
+    while lives and rest is not None:
+        page = rows.filter(rest).values_list(*names)[:PAGE_ROWS]
+        rest = None
+        for count, values in enumerate(page, start=1):
+            row = dict(zip(TRANSITION, values, strict=True))
+            yield (one := Transition(**row | {"kind": KINDS.get(row["kind"], row["kind"])}))
+            if count == PAGE_ROWS:
+                rest = Q(life=one.life, id__gt=one.position) | Q(life__gt=one.life)
+
+
+def brief(column: str) -> Case:
+    """The text of *column*, or its digest where that is shorter."""
+    long = GreaterThan(Length(column), LONG_CHARACTERS)
+    return Case(When(long, then=MD5(column)), default=F(column), output_field=TextField())
+
+
+def recorded(values: Iterable[Any]) -> TaskRecord:
+    row = dict(zip(TASK, values, strict=True))
+    return TaskRecord(**row | {"state": STATES.get(row["state"], row["state"])})

@@ -14,6 +14,8 @@ if TYPE_CHECKING or django.VERSION >= (6, 0):
     from django.tasks.base import Task, TaskContext, TaskError, TaskResult
     from django.tasks.exceptions import InvalidTask, TaskResultDoesNotExist
     from django.tasks.signals import task_enqueued, task_finished, task_started
+
+    TASKS_LOGGER = "django.tasks"
 else:
     from django_tasks import TaskResultStatus, default_task_backend, task_backends
     from django_tasks.backends.base import BaseTaskBackend
@@ -22,6 +24,8 @@ else:
     from django_tasks.base import Task, TaskContext, TaskError, TaskResult
     from django_tasks.exceptions import InvalidTaskError as InvalidTask, TaskResultDoesNotExist
     from django_tasks.signals import task_enqueued, task_finished, task_started
+
+    TASKS_LOGGER = "django_tasks"
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -37,6 +41,7 @@ else:
 
 
 __all__ = [
+    "TASKS_LOGGER",
     "BaseTaskBackend",
     "DummyBackend",
     "GenericTask",

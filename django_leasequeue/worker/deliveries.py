@@ -191,7 +191,7 @@ class Deliveries:
             delivery = self.waiting.popleft()
             delivery.started_at = time.monotonic()
             self.running.add(delivery)
-            if len(self.waiting) <= self.low:
+            if len(self.waiting) == self.low:
                 self.change.notify_all()
             return delivery
 
@@ -203,7 +203,7 @@ class Deliveries:
             self.pace = seconds if self.pace == inf else 0.8 * self.pace + 0.2 * seconds
             self.running.discard(delivery)
             self.finishing.add(delivery)
-            if len(self.waiting) <= self.low:  # else its thread goes on with what waits
+            if not self.waiting:  # else its thread goes on with what waits
                 self.changed()
 
     def drop(self, deliveries: Iterable[Delivery]) -> None:
@@ -232,6 +232,10 @@ class Deliveries:
             unstarted = list(self.waiting)
             self.waiting.clear()
             return unstarted
+
+    def company_comes(self) -> bool:
+        """Whether more outcomes are to be expected within milliseconds."""
+        return bool(self.waiting)
 
     def in_hand(self) -> list[Delivery]:
         with self.lock:

@@ -30,6 +30,7 @@ from .sessions import Session
 
 IDLE_SECONDS: Final = 1.0  # so long a connection is kept even where CONN_MAX_AGE is 0
 PAUSE_SECONDS_MAX: Final = 1.0
+COMPANY_SECONDS: Final = 0.003  # that an outcome waits for others, where more are to come
 UNSTORABLE: Final = "[the result could not be stored]"
 ACKED: Final = "acked"
 RELEASED: Final = "released"
@@ -82,7 +83,9 @@ class Finisher:
         except queue.Empty:
             session.tidy()
             batch = [self.outcomes.get()]
-        # No need to wait for more: while one batch is being recorded the next one gathers.
+        if self.deliveries.company_comes():
+            # To be woken by each of them would cost their threads more than it brings.
+            time.sleep(COMPANY_SECONDS)
         while not self.outcomes.empty():
             batch.append(self.outcomes.get())
         return batch

@@ -29,7 +29,7 @@ from .heartbeats import Heartbeats
 from .outage import OUTAGE
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(eq=False, kw_only=True, slots=True)  # to make a frozen one takes four times as long
 class Outcome:
     """How an attempt ended; ``error`` is None where it succeeded.
 

@@ -14,6 +14,8 @@ from django.db import connections
 from django.db.migrations.recorder import MigrationRecorder
 from django.db.models import QuerySet
 
+from django_leasequeue.compat import TASKS_LOGGER
+from django_leasequeue.management.commands.leasequeue_worker import log_somewhere
 from django_leasequeue.models import Task
 from django_leasequeue.worker import new_name
 from tests.databases import on_all
@@ -187,6 +189,18 @@ def test_it_logs_to_stderr_where_the_site_logs_nowhere(
     said = capfd.readouterr().err
     assert "started worker=" in said
     assert f"threads=1 database={connections[site.using].vendor}" in said
+
+
+@pytest.mark.parametrize(
+    ("own", "then"), [(logging.NOTSET, logging.WARNING), (logging.INFO, logging.INFO)]
+)
+def test_django_s_own_lines_come_where_the_site_gives_their_logger_a_level(
+    monkeypatch: pytest.MonkeyPatch, own: int, then: int
+) -> None:
+    djangos = logging.getLogger(TASKS_LOGGER)
+    monkeypatch.setattr(djangos, "level", own)
+    log_somewhere(1)
+    assert djangos.level == then
 
 
 @pytest.mark.parametrize("name", ["", "a\tb", "x" * 101])

@@ -15,7 +15,7 @@ from django.db import OperationalError, connections, transaction
 
 from django_leasequeue import conf, validation
 from django_leasequeue.backend import LeaseQueueBackend
-from django_leasequeue.compat import task_backends
+from django_leasequeue.compat import TASKS_LOGGER, task_backends
 from django_leasequeue.errors import InvalidTaskError
 from django_leasequeue.policy import SECONDS_MAX
 from django_leasequeue.worker import GRACE_SECONDS, Worker
@@ -211,7 +211,13 @@ def queues_of(alias: str, asked: list[str] | None) -> list[str]:
 
 
 def log_somewhere(verbosity: int) -> None:
-    """Log to stderr where the site hasn't said where to; only what went wrong at verbosity 0."""
+    """Log to stderr where the site hasn't said where to; only what went wrong at verbosity 0.
+
+    Our line tells how a task ended. Django's own two say it again and cost a quarter of a short
+    task's time: a site that wants them gives its logger a level.
+    """
+    djangos = logging.getLogger(TASKS_LOGGER)
+    djangos.setLevel(djangos.level or logging.WARNING)
     logger = logging.getLogger("django_leasequeue")
     if not logger.hasHandlers():
         handler = logging.StreamHandler()

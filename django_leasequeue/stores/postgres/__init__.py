@@ -73,7 +73,10 @@ class PostgresStore(Store):
 
     def insert(self, queue: str, tasks: Sequence[Admitted]) -> dict[UUID, EnqueuedTask]:
         """Store what meets no held id and no live key; the stored ones, by the given lives."""
-        answer = self.run("enqueue", queue=queue, **columns.of_tasks(tasks))
+        if len(tasks) == 1:
+            answer = self.run("enqueue_one", queue=queue, **columns.of_task(tasks[0]))
+        else:
+            answer = self.run("enqueue", queue=queue, **columns.of_tasks(tasks))
         stored = {row["life"]: row for row in answer}
         return {
             task.life: rows.enqueued(row, life=task.life, id=task.id, tenant=task.tenant)

@@ -39,25 +39,29 @@ def chunks(tasks: Sequence[Admitted]) -> Iterator[list[Admitted]]:
         yield chunk
 
 
-def of_tasks(tasks: Sequence[Admitted]) -> Columns:
-    waits = [task.run_after for task in tasks]
+def of_task(task: Admitted) -> dict[str, Any]:
+    wait = task.run_after
     return {
-        "lives": [task.life for task in tasks],
-        "ids": [task.id for task in tasks],
-        "tenants": [task.tenant for task in tasks],
-        "paths": [task.path for task in tasks],
-        "priorities": [task.priority for task in tasks],
-        "payloads": [task.payload for task in tasks],
-        "keys": [task.dedupe_key for task in tasks],
-        "run_ats": [wait if isinstance(wait, datetime) else None for wait in waits],
-        "delays_us": [
-            wait // MICROSECOND if isinstance(wait, timedelta) else None for wait in waits
-        ],
-        "max_attempts": [task.max_attempts for task in tasks],
-        "visibilities_us": [task.visibility // MICROSECOND for task in tasks],
-        "max_leases_us": [task.max_lease // MICROSECOND for task in tasks],
-        "data": [enqueued_data(task) for task in tasks],
+        "life": task.life,
+        "id": task.id,
+        "tenant": task.tenant,
+        "path": task.path,
+        "priority": task.priority,
+        "payload": task.payload,
+        "key": task.dedupe_key,
+        "run_at": wait if isinstance(wait, datetime) else None,
+        "delay_us": wait // MICROSECOND if isinstance(wait, timedelta) else None,
+        "max_attempts": task.max_attempts,
+        "visibility_us": task.visibility // MICROSECOND,
+        "max_lease_us": task.max_lease // MICROSECOND,
+        "data": enqueued_data(task),
     }
+
+
+def of_tasks(tasks: Sequence[Admitted]) -> Columns:
+    """As ``of_task``, an array each."""
+    rows = [of_task(task) for task in tasks]
+    return {name: [row[name] for row in rows] for name in rows[0]}
 
 
 def of_duplicates(tasks: Sequence[Admitted]) -> Columns:

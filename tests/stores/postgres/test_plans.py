@@ -21,24 +21,43 @@ from django_leasequeue.stores.postgres.statements import FOLDER, statement
 LIVES = [UUID(int=n) for n in range(1, 101)]
 TOKENS = list(range(1, 101))
 TEXTS = [str(n) for n in range(100)]
-ALL_TEXTS = {"paths": TEXTS, "payloads": TEXTS, "data": TEXTS, "tenants": TEXTS}
+ALL_TEXTS = {"path": TEXTS, "payload": TEXTS, "data": TEXTS, "tenant": TEXTS}
 CLAIM = {"queue": "q", "worker": "w", "limit": 100, "gate": True}
 
 # What each statement is given, and the indexes of the two big tables that it may use.
 HOT: dict[str, tuple[dict[str, Any], set[str]]] = {
+    "enqueue_one": (
+        {
+            "queue": "q",
+            "life": LIVES[0],
+            "id": "new",
+            "tenant": "t1",
+            "path": "",
+            "priority": 0,
+            "payload": "null",
+            "key": None,
+            "run_at": None,
+            "delay_us": None,
+            "max_attempts": 5,
+            "visibility_us": 30_000_000,
+            "max_lease_us": 3_600_000_000,
+            "data": "{}",
+        },
+        set(),
+    ),
     "enqueue": (
         {
             **ALL_TEXTS,
             "queue": "q",
-            "lives": LIVES,
-            "ids": TEXTS,
-            "keys": TEXTS,
-            "priorities": TOKENS,
-            "run_ats": [None] * 100,
-            "delays_us": TOKENS,
+            "life": LIVES,
+            "id": TEXTS,
+            "key": TEXTS,
+            "priority": TOKENS,
+            "run_at": [None] * 100,
+            "delay_us": TOKENS,
             "max_attempts": TOKENS,
-            "visibilities_us": TOKENS,
-            "max_leases_us": TOKENS,
+            "visibility_us": TOKENS,
+            "max_lease_us": TOKENS,
         },
         set(),
     ),

@@ -1,7 +1,7 @@
 -- enqueue: store the tasks whose id and key are free; the others simply don't come back.
 --
 -- in    queue          text
---       lives … data   arrays        one element a task, in the caller's order
+--       life … data    arrays        one element a task, in the caller's order
 --       now            timestamptz   NULL: the database's clock
 -- out   life           uuid          one row per stored task
 --       state          text          ready, or scheduled: it has to wait for its time
@@ -20,11 +20,11 @@ asked AS MATERIALIZED (
            clock.now,
            task.*
       FROM clock,
-           unnest(%(lives)s::uuid[], %(ids)s::text[], %(tenants)s::text[], %(paths)s::text[],
-                  %(priorities)s::smallint[], %(payloads)s::text[], %(keys)s::text[],
-                  %(run_ats)s::timestamptz[], %(delays_us)s::bigint[],
-                  %(max_attempts)s::integer[], %(visibilities_us)s::bigint[],
-                  %(max_leases_us)s::bigint[], %(data)s::text[])
+           unnest(%(life)s::uuid[], %(id)s::text[], %(tenant)s::text[], %(path)s::text[],
+                  %(priority)s::smallint[], %(payload)s::text[], %(key)s::text[],
+                  %(run_at)s::timestamptz[], %(delay_us)s::bigint[],
+                  %(max_attempts)s::integer[], %(visibility_us)s::bigint[],
+                  %(max_lease_us)s::bigint[], %(data)s::text[])
                AS task (life, id, tenant, path, priority, payload, key, run_at, delay_us,
                         max_attempts, visibility_us, max_lease_us, data)
 ),

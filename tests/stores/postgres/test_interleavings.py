@@ -90,6 +90,25 @@ def test_nobody_claims_a_task_whose_completion_is_on_its_way(
     assert kinds() == ["enqueued", "leased", "acked"]
 
 
+@pytest.mark.parametrize("tenants", [[""], ["x", "y"]])
+def test_a_lease_begins_when_a_claim_that_waited_has_found_its_task(
+    store: PostgresStore, tenants: list[str]
+) -> None:
+    """G8: behind a migration's lock, say; it had been over before anybody had it."""
+    here, there = PostgresStore("default"), PostgresStore("default")
+    tasks = [a_task("a", tenant=tenant) for tenant in tenants]
+
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute("LOCK TABLE leasequeue_task IN ACCESS EXCLUSIVE MODE")
+        late = blocked(lambda: there.claim("q", worker="w", limit=2))
+        here.enqueue("q", tasks)
+
+    leases = late.result(timeout=10)
+    assert len(leases) == len(tenants)
+    assert all(lease.leased_at >= lease.enqueued_at for lease in leases)
+
+
 def test_a_complete_that_waited_behind_an_adoption_is_refused(store: PostgresStore) -> None:
     lease = a_lease(store)
 

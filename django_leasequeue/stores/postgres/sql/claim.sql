@@ -10,7 +10,9 @@
 -- locks task rows, stepping over locked ones
 -- plan  leasequeue_task_now for picks and tenants, leasequeue_task_later for the probe
 WITH clock AS MATERIALIZED (
-    SELECT coalesce(%(now)s::timestamptz, statement_timestamp()) AS now
+    -- Read behind the snapshot: a statement that waits, as for a migration's lock, would lease what
+    -- was enqueued meanwhile as of a time before that, and for less than its visibility.
+    SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now
 ),
 due AS MATERIALIZED (
     -- The earliest, not EXISTS: no statistics can talk the planner out of the index then.

@@ -15,7 +15,9 @@
 -- locks task rows, stepping over locked ones; an advisory lock on the position, until the commit
 -- plan  leasequeue_task_now for each tenant and pick, leasequeue_task_later for the probe
 WITH RECURSIVE clock AS MATERIALIZED (
-    SELECT coalesce(%(now)s::timestamptz, statement_timestamp()) AS now
+    -- Read behind the snapshot: a statement that waits, as for a migration's lock, would lease what
+    -- was enqueued meanwhile as of a time before that, and for less than its visibility.
+    SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now
 ),
 due AS MATERIALIZED (
     -- The earliest, not EXISTS: no statistics can talk the planner out of the index then.

@@ -1,4 +1,4 @@
-"""Who may take rows out of the log: the function, and nobody past it."""
+"""Who may do what to the tables, with the rights of docs/production.md, and by the functions."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 from django.db import IntegrityError, ProgrammingError, connection, transaction
 from django.db.migrations.executor import MigrationExecutor
 
+from django_leasequeue.records import ALL as EVERY_TENANT, Depth
 from django_leasequeue.retention import Walk
 from django_leasequeue.stores.base import Finish
 from django_leasequeue.stores.postgres import PostgresStore
@@ -20,7 +21,7 @@ from django_leasequeue.transitions import ENDED, REPEATED, fold_all
 
 from .conftest import HandClock, a_dead_letter, a_lease, a_task, kinds, log
 
-DOCS: Final = Path(__file__).resolve().parent.parent.parent.parent / "docs/retention.md"
+DOCS: Final = Path(__file__).resolve().parent.parent.parent.parent / "docs/production.md"
 GRANTS: Final = re.findall(r"```sql\n(.*?)```", DOCS.read_text(), re.DOTALL)
 ALL: Final = dict.fromkeys([*ENDED, *REPEATED], 0.0)
 
@@ -43,14 +44,14 @@ def role(name: str) -> Iterator[None]:
 
 @pytest.fixture
 def owned(db: None) -> None:
-    """Tables migrated by an owner who is no superuser, and a role ``site`` as the docs have it.
+    """Tables migrated by an owner who is no superuser, and the roles that the docs have.
 
     All of it, roles too, is rolled back.
     """
     if connection.vendor != "postgresql":
         pytest.skip("DATABASE_URL is not a PostgreSQL")
     execute(
-        "CREATE ROLE leasequeue_test_owner; CREATE ROLE site;"
+        "CREATE ROLE leasequeue_test_owner; CREATE ROLE site; CREATE ROLE web;"
         "CREATE SCHEMA owned AUTHORIZATION leasequeue_test_owner;"
         "SET LOCAL search_path = owned; SET LOCAL ROLE leasequeue_test_owner"
     )
@@ -58,7 +59,7 @@ def owned(db: None) -> None:
     executor.migrate(
         [node for node in executor.loader.graph.leaf_nodes() if node[0] == "leasequeue"]
     )
-    execute("GRANT USAGE ON SCHEMA owned TO site")
+    execute("GRANT USAGE ON SCHEMA owned TO site, web")
     for grants in GRANTS:
         execute(grants)
 
@@ -142,6 +143,56 @@ def test_who_was_not_granted_to_does_not_prune(store: PostgresStore) -> None:
 
     with pytest.raises(ProgrammingError, match="permission denied"), role("site"):
         Walk(store, ALL).step()
+
+
+def test_the_web_process_enqueues_and_reads(store: PostgresStore, clock: HandClock) -> None:
+    """G34: also where the clock has ended the task that holds the id or the key."""
+    store.enqueue("q", [a_task("lapsed", visibility=timedelta(seconds=1))])
+    store.enqueue("q", [a_task("dead", dedupe_key="k", max_attempts=1)])
+    store.claim("q", worker="w", limit=2)
+    clock.set(60)
+
+    with role("web"):
+        [new, lapsed, key] = store.enqueue(
+            "q", [a_task("new"), a_task("lapsed"), a_task("other", dedupe_key="k")]
+        )
+        assert (new.duplicate, lapsed.duplicate, key.duplicate) == (False, True, False)
+        assert store.depth("q") == Depth(visible=3, scheduled=0, leased=0, dead=1)
+        [letter] = store.dead("q", tenant=EVERY_TENANT)
+        assert store.history([letter.life])[-1].kind == "dead"
+        assert store.counts("q")["duplicate"] == 1
+
+    assert kinds()[-4:] == ["lapsed", "dead", "duplicate", "enqueued"]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "DELETE FROM leasequeue_transition",
+        "UPDATE leasequeue_transition SET data = '1'",
+        "TRUNCATE leasequeue_transition",
+        "DELETE FROM leasequeue_task",
+        "UPDATE leasequeue_task SET payload = '1'",
+        "UPDATE leasequeue_task SET token = 1, worker = 'me'",
+        "SELECT leasequeue_prune('{acked}', NULL, 'infinity', 'infinity', 0, 100)",
+        "SELECT leasequeue_erase('q', gen_random_uuid(), now(), NULL)",
+        "UPDATE leasequeue_effect SET done_at = NULL",
+    ],
+)
+def test_the_web_process_rewrites_nothing(store: PostgresStore, sql: str) -> None:
+    """G34"""
+    a_lease(store)
+
+    with pytest.raises(ProgrammingError, match="permission denied"), role("web"):
+        execute(sql)
+
+
+def test_the_web_process_leases_nothing(store: PostgresStore) -> None:
+    """G34"""
+    store.enqueue("q", [a_task("a")])
+
+    with pytest.raises(ProgrammingError, match="permission denied"), role("web"):
+        store.claim("q", worker="w", limit=1)
 
 
 def test_tables_of_the_callers_own_do_not_come_before_the_log(store: PostgresStore) -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import uuid4
 
 import pytest
+from hypothesis import given, strategies as st
 
 from django_leasequeue import Queue
+from django_leasequeue.models import Task
 from tests.admin.desk import Desk, a_dead_letter
+from tests.promises.test_junk import MANY
 
 MODELS = ["deadletter", "task", "tasktransition"]
 JUNK = ["a\x00b", "\x00", "x" * 5000, "%s", "'", "-1", "9" * 30, "٣", "1e5", "None", "9" * 19]
@@ -63,3 +67,29 @@ def test_a_form_can_not_break_a_move(
     answer = desk.client.post(desk.url("changelist"), sent | form)
 
     assert answer.status_code in (200, 302, 400)
+
+
+FIELDS = ["reason", "until", "select_across", "index"]
+
+
+@MANY
+@given(
+    model=st.sampled_from(MODELS),
+    query=st.dictionaries(st.sampled_from(PARAMETERS), st.text(max_size=30), max_size=3),
+    form=st.dictionaries(st.sampled_from(FIELDS), st.text(max_size=30), max_size=3),
+    verb=st.sampled_from(["redrive", "cancel"]),
+)
+def test_an_address_and_a_form_get_a_page(
+    desk: Desk, emails: Queue, model: str, query: dict[str, str], form: dict[str, str], verb: str
+) -> None:
+    """G36"""
+    chosen, other = (a_dead_letter(emails, str(uuid4())) for _ in range(2))
+    sent = {"action": f"{verb}_selected", "_selected_action": chosen, "confirmed": "yes"} | form
+
+    shown = desk.at(model).page(**query)
+    answered = desk.client.post(desk.url("changelist"), sent)
+
+    assert shown.status_code in (200, 302, 400)
+    assert answered.status_code in (200, 302, 400)
+    if not form.get("select_across"):
+        assert Task.objects.using(emails.using).get(seq=other).state == "dead"

@@ -2,7 +2,7 @@
 
 RUN = python3 -m example_project
 
-.PHONY: help demo reset smoke test acceptance nightly million lint types format matrix constraints ci
+.PHONY: help demo reset smoke test chaos soak acceptance nightly million lint types format matrix constraints ci
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-12s %s\n", $$1, $$2}' Makefile
@@ -18,6 +18,12 @@ smoke:  ## Does the demo do its work? On data of its own
 
 test:  ## All tests; ARGS="-k redrive -x" goes to pytest
 	$(RUN) test $(ARGS)
+
+chaos:  ## Workers and clients under faults, then a checker; ARGS="--seconds 600 --seed 7"
+	$(RUN) chaos $(ARGS)
+
+soak:  ## A worker under a steady load; ARGS="--minutes 60"
+	$(RUN) soak $(ARGS)
 
 acceptance:  ## Django's own tests of task backends, run against ours
 	$(RUN) tox run -e acceptance

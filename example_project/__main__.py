@@ -6,9 +6,11 @@
 Both install what they need into ``.venv-example`` in the clone, and start a private PostgreSQL
 unless DATABASE_URL names a database. The tests start a private MariaDB, too: where none is there
 root gets it from apt, others do without (MARIADB=no: so does root). Nothing but Python has to be
-there. For contributors, tox:
+there. For contributors, tox, and what takes minutes (docs/reliability.md):
 
     python3 -m example_project tox run -e lint
+    python3 -m example_project chaos --seconds 180
+    python3 -m example_project soak --minutes 20
 """
 
 from __future__ import annotations
@@ -18,8 +20,14 @@ import sys
 from typing import Final
 
 # What each command runs, and what that takes.
-MODULES: Final = {"demo": "example_project.demo", "test": "pytest", "tox": "tox"}
-EXTRAS: Final = {"demo": {"demo", "test"}, "test": {"demo", "test"}, "tox": {"matrix"}}
+MODULES: Final = {
+    "demo": "example_project.demo",
+    "test": "pytest",
+    "chaos": "tests.chaos",
+    "soak": "tests.chaos.soak",
+    "tox": "tox",
+}
+EXTRAS: Final = {command: {"demo", "test"} for command in MODULES} | {"tox": {"matrix"}}
 
 
 def main() -> None:

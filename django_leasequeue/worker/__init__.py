@@ -3,8 +3,8 @@
     claimer     claims what can start soon, hands it over; sleeps where there is nothing to do
       │
       ▼
-    runner      one per thread of the site's choice: finds the function, calls it
-      │    ╎
+    runner      one per thread of the site's choice: finds the function, calls it; or the
+      │    ╎    coroutines, one event loop for all async tasks, where the site wants that
       │    ╎····· heartbeats   renew what has used up a third of its lease
       ▼
     finisher    records how it ended, in batches where many end at once
@@ -43,13 +43,14 @@ from typing import Final
 from django.db import connections, transaction
 
 from django_leasequeue.backend import LeaseQueueBackend
-from django_leasequeue.errors import LostReason, TaskTimeout
+from django_leasequeue.errors import TaskTimeout
 from django_leasequeue.polling import sleeper_for
 from django_leasequeue.wakeups import unpooled
 
 from .claimer import Claimer
 from .context import CurrentLease, LeaseContext, current_lease
-from .deliveries import Deliveries, Delivery
+from .coroutines import Coroutines
+from .deliveries import Deliveries
 from .finisher import Finisher
 from .heartbeats import Heartbeats
 from .names import HeldName
@@ -60,7 +61,7 @@ from .readiness import (
     refuse_pending_migrations,
     refuse_used_tokens,
 )
-from .runner import Outcome, Runner, beside_a_loop
+from .runner import Outcome, Runner, beside_a_loop, lapsed
 from .sessions import TaskSession
 from .upkeep import Upkeep
 
@@ -78,6 +79,11 @@ def new_name() -> str:
     return f"{socket.gethostname()[:100]}-{os.getpid()}-{secrets.token_hex(4)}"
 
 
+def at_once(work: Callable[[], None]) -> None:
+    """Do *work* as it is."""
+    work()
+
+
 class Worker:
     """Works on the tasks of some queues until it is told to stop.
 
@@ -87,6 +93,7 @@ class Worker:
         name: of one live worker at a time; what it has leased comes back when it starts anew.
             None: a new one.
         threads: tasks that may run at a time.
+        async_tasks: async ones that may do so beside them, on one event loop; 0: in the threads.
         max_tasks: stop after that many.
         drain: stop when nothing is visible any more.
         grace: seconds that running tasks have once the worker is told to stop.
@@ -100,6 +107,7 @@ class Worker:
         *,
         name: str | None = None,
         threads: int = 1,
+        async_tasks: int = 0,
         max_tasks: int | None = None,
         drain: bool = False,
         grace: float = GRACE_SECONDS,
@@ -123,10 +131,14 @@ class Worker:
         self.outage = Outage()
         self.name = name or new_name()
         self.held_name = HeldName(name, self.queues[0], self.outage) if name else None
-        self.deliveries = Deliveries(threads, partial(self.notes.put, False))
+        emptied = partial(self.notes.put, False)
+        self.deliveries = Deliveries(threads, emptied, coroutines=async_tasks)
         self.heartbeats = Heartbeats(self.deliveries, self.outage, self.out_of_threads)
         self.finisher = Finisher(backend, self.deliveries, self.outage)
         self.runner = Runner(backend, self.heartbeats, self.stop)
+        self.coroutines = (
+            Coroutines(self.runner, self.deliveries, self.ended) if async_tasks else None
+        )
         self.claimer = Claimer(
             self.name,
             self.queues,
@@ -135,6 +147,7 @@ class Worker:
             self.sleeper,
             self.outage,
             self.get_ready,
+            self.runner.is_async,
             max_tasks=max_tasks,
             drain=drain,
             poll_interval=options.poll_interval if poll_interval is None else poll_interval,
@@ -157,6 +170,9 @@ class Worker:
         self.start("claimer", self.claimer.run)
         for number in range(self.threads):
             self.start(f"runner-{number + 1}", self.run_tasks, within=beside_a_loop)
+        if self.coroutines:
+            self.helpers.append(self.start("loop", self.coroutines.run, within=at_once))
+            self.start("launcher", self.coroutines.launch, within=at_once)
         self.helpers += [
             self.start("heartbeats", self.heartbeats.run),
             self.start("finisher", self.finisher.run),
@@ -176,7 +192,8 @@ class Worker:
     def wind_down(self) -> bool:
         """Stop claiming, let run what runs, record it; whether all of that came to its end."""
         if self.stops and self.ready:
-            running, grace = len(self.deliveries.running), self.grace
+            running = len(self.deliveries.running) + len(self.deliveries.afloat)
+            grace = self.grace
             logger.info("stopping worker=%s running=%d grace=%gs", self.name, running, grace)
         self.stopping.set()
         self.deliveries.close()
@@ -188,6 +205,8 @@ class Worker:
         for left in (each.lease for each in self.deliveries.in_hand()):
             facts = (left.queue, left.id, left.attempt, left.token)
             logger.warning("unfinished queue=%s id=%s attempt=%d token=%d", *facts)
+        if self.coroutines:
+            self.coroutines.stop()
         self.heartbeats.stop()
         self.finisher.stop()
         if self.held_name:
@@ -300,13 +319,12 @@ class Worker:
         """Run one task after the other, as long as the worker hands them out."""
         session = TaskSession()
         while delivery := self.deliveries.take():
-            outcome = self.run_task(delivery)
+            live = delivery.seconds_left() > 0
+            outcome = self.runner.run(delivery) if live else lapsed(delivery)
             session.tidy()
-            self.deliveries.end(delivery)
-            self.finisher.report(outcome)
+            self.ended(outcome)
 
-    def run_task(self, delivery: Delivery) -> Outcome:
-        if delivery.seconds_left() > 0:
-            return self.runner.run(delivery)
-        delivery.lost = delivery.lost or LostReason.LAPSED
-        return Outcome(delivery=delivery, seconds=0.0)
+    def ended(self, outcome: Outcome) -> None:
+        """The thread, or the place on the loop, is free; what came of it is to be recorded."""
+        self.deliveries.end(outcome.delivery)
+        self.finisher.report(outcome)

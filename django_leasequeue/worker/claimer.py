@@ -10,6 +10,7 @@ from math import inf
 from typing import Final
 from uuid import UUID
 
+from django_leasequeue.lease import Lease
 from django_leasequeue.queue import Queue
 from django_leasequeue.transitions import Transition
 from django_leasequeue.wakeups import Sleeper
@@ -28,6 +29,7 @@ class Claimer:
     Args:
         name: the worker's.
         get_ready: called before each claim, until the worker may begin.
+        is_async: whether the task of that path is async.
         max_tasks: stop after that many.
         drain: stop when nothing is visible any more.
         poll_interval: seconds between two looks where no notification comes.
@@ -43,6 +45,7 @@ class Claimer:
         sleeper: Sleeper,
         outage: Outage,
         get_ready: Callable[[], None],
+        is_async: Callable[[str], bool],
         *,
         max_tasks: int | None,
         drain: bool,
@@ -56,6 +59,7 @@ class Claimer:
         self.sleeper = sleeper
         self.outage = outage
         self.get_ready = get_ready
+        self.is_async = is_async
         self.left = inf if max_tasks is None else max_tasks
         self.drain = drain
         self.poll_interval = poll_interval
@@ -113,7 +117,7 @@ class Claimer:
                 break
             sent_at = time.monotonic()
             leases = source.claim(worker=self.name, limit=int(limit))
-            new = [Delivery(queue=source, lease=lease, sent_at=sent_at) for lease in leases]
+            new = [self.delivery(source, lease, sent_at) for lease in leases]
             self.read_histories(source, new)
             self.left -= len(new)
             self.give_back(self.deliveries.add(new))
@@ -121,6 +125,10 @@ class Claimer:
             claimed += len(new)
         self.outage.over()
         return claimed
+
+    def delivery(self, source: Queue, lease: Lease, sent_at: float) -> Delivery:
+        on_loop = self.deliveries.coroutines > 0 and self.is_async(lease.path)
+        return Delivery(queue=source, lease=lease, sent_at=sent_at, coroutine=on_loop)
 
     def read_histories(self, source: Queue, new: Sequence[Delivery]) -> None:
         """Read what the tasks have been through, for all in one go; nothing yet, at first."""

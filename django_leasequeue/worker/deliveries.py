@@ -17,6 +17,7 @@ from django_leasequeue.transitions import Transition
 
 RETRY_SECONDS_MIN: Final = 0.1
 AHEAD_SECONDS: Final = 0.25  # of work that is claimed before a thread is free for it
+SHARE_OF: Final = 50  # leases, over which the share of async tasks is judged
 AHEAD_MAX: Final = 200  # claimed when half of it has started: larger claims are no cheaper
 UNRECORDED_MAX: Final = 500  # ended, not yet on record: all of it would be done again after a crash
 WAIT_SECONDS_MAX: Final = 3600.0  # a lock's wait has a limit in the platform's integers
@@ -34,6 +35,7 @@ class Delivery:
     queue: Queue
     lease: Lease
     sent_at: float
+    coroutine: bool = False  # its task runs on the event loop, not in a thread
     started_at: float | None = None
     times_out_at: float = inf
     beat_at: float = inf  # when a heartbeat is due; never for what isn't to be renewed
@@ -96,17 +98,23 @@ class Deliveries:
 
     Args:
         threads: how many tasks may run at a time.
+        coroutines: how many async tasks may do so beside them; 0: they are as the others.
         emptied: called, from any thread, whenever nothing is in hand any more.
     """
 
-    def __init__(self, threads: int, emptied: Callable[[], None]) -> None:
+    def __init__(self, threads: int, emptied: Callable[[], None], *, coroutines: int = 0) -> None:
         self.threads = threads
+        self.coroutines = coroutines
         self.emptied = emptied
         self.lock = threading.Lock()
         self.work = threading.Condition(self.lock)
         self.change = threading.Condition(self.lock)
+        self.launch = threading.Condition(self.lock)
         self.waiting: deque[Delivery] = deque()
         self.running: set[Delivery] = set()
+        self.launching: deque[Delivery] = deque()  # coroutines about to run
+        self.afloat: set[Delivery] = set()  # coroutines that run
+        self.async_share = 1.0  # of what came in lately
         self.finishing: set[Delivery] = set()
         self.changes = 0
         self.closed = False
@@ -117,7 +125,12 @@ class Deliveries:
     def room(self) -> int:
         """How many more leases can start at once, or soon."""
         free = self.threads + self.ahead() - len(self.running) - len(self.waiting)
-        return min(free, UNRECORDED_MAX - len(self.finishing))
+        return min(free + self.room_afloat(), UNRECORDED_MAX - len(self.finishing))
+
+    def room_afloat(self) -> int:
+        """How many of the next leases are likely to be coroutines that can start at once."""
+        free = self.coroutines - len(self.afloat) - len(self.launching)
+        return min(AHEAD_MAX, int(free * self.async_share) if free > 0 else free)
 
     def ahead(self) -> int:
         """How many leases may wait for a thread: where tasks are short, as many as end soon.
@@ -144,19 +157,23 @@ class Deliveries:
     def worth_a_claim(self) -> bool:
         idle = len(self.running) + len(self.waiting) < self.threads
         room = self.room()
-        return self.closed or (idle and room > 0) or room > self.ahead() / 2 > 0
+        likely = idle or self.room_afloat() > 0
+        return self.closed or (likely and room > 0) or room > self.ahead() / 2 > 0
 
     def patience(self) -> float:
         """Seconds until what waits may have done so for too long."""
-        return PATIENCE_SECONDS if self.waiting else inf
+        return PATIENCE_SECONDS if self.waiting or self.launching else inf
 
     def take_stale(self) -> list[Delivery]:
         """What has waited too long: its threads are busy with slow tasks, others may be idle."""
         now = time.monotonic()
         with self.lock:
-            stale = [each for each in self.waiting if now - each.claimed_at > PATIENCE_SECONDS]
-            for each in stale:
-                self.waiting.remove(each)
+            stale = []
+            for line in (self.waiting, self.launching):
+                late = [each for each in line if now - each.claimed_at > PATIENCE_SECONDS]
+                for each in late:
+                    line.remove(each)
+                stale += late
             return stale
 
     def wait_for_change(self, seen: int) -> None:
@@ -172,15 +189,24 @@ class Deliveries:
         with self.lock:
             refused = []
             for delivery in claimed:
-                idle = len(self.running) + len(self.waiting) < self.threads
+                if self.coroutines:
+                    self.async_share += (delivery.coroutine - self.async_share) / SHARE_OF
+                line, idle = self.place_of(delivery)
                 if idle or delivery.may_wait():
-                    self.waiting.append(delivery)
+                    line.append(delivery)
                 else:
                     refused.append(delivery)
             self.one_by_one += len(refused)
             self.low = len(self.waiting) // 2
             self.work.notify_all()
+            self.launch.notify()
             return refused
+
+    def place_of(self, delivery: Delivery) -> tuple[deque[Delivery], bool]:
+        """Where it waits for its turn, and whether that has come already."""
+        if delivery.coroutine:
+            return self.launching, len(self.afloat) + len(self.launching) < self.coroutines
+        return self.waiting, len(self.running) + len(self.waiting) < self.threads
 
     def take(self) -> Delivery | None:
         """The next delivery to start, waited for; None where nothing is to start any more."""
@@ -195,9 +221,29 @@ class Deliveries:
                 self.change.notify_all()
             return delivery
 
+    def take_coroutine(self) -> Delivery | None:
+        """As ``take``, for the event loop."""
+        with self.lock:
+            self.launch.wait_for(self.worth_a_launch)
+            if self.closed:
+                return None
+            delivery = self.launching.popleft()
+            delivery.started_at = time.monotonic()
+            self.afloat.add(delivery)
+            return delivery
+
+    def worth_a_launch(self) -> bool:
+        return self.closed or (bool(self.launching) and len(self.afloat) < self.coroutines)
+
     def end(self, delivery: Delivery) -> None:
         """Its task has returned: the thread is free, the outcome is yet to be recorded."""
         with self.lock:
+            if delivery.coroutine:
+                self.afloat.discard(delivery)
+                self.finishing.add(delivery)
+                self.launch.notify()
+                self.changed()
+                return
             seconds = delivery.seconds_run()
             self.one_by_one = max(0, self.one_by_one - 1)
             self.pace = seconds if self.pace == inf else 0.8 * self.pace + 0.2 * seconds
@@ -215,7 +261,7 @@ class Deliveries:
     def changed(self) -> None:
         self.changes += 1
         self.change.notify_all()
-        if not (self.waiting or self.running or self.finishing):
+        if not self.all_in_hand():
             self.emptied()
 
     def close(self) -> None:
@@ -223,23 +269,28 @@ class Deliveries:
         with self.lock:
             self.closed = True
             self.work.notify_all()
+            self.launch.notify_all()
             self.change.notify_all()
 
     def take_back(self) -> list[Delivery]:
         """Wait until all that was claimed has started, or never will: that comes back."""
         with self.lock:
-            self.change.wait_for(lambda: self.closed or not self.waiting)
-            unstarted = list(self.waiting)
+            self.change.wait_for(lambda: self.closed or not (self.waiting or self.launching))
+            unstarted = [*self.waiting, *self.launching]
             self.waiting.clear()
+            self.launching.clear()
             return unstarted
 
     def company_comes(self) -> bool:
         """Whether more outcomes are to be expected within milliseconds."""
-        return bool(self.waiting)
+        return bool(self.waiting or self.launching)
 
     def in_hand(self) -> list[Delivery]:
         with self.lock:
-            return [*self.waiting, *self.running, *self.finishing]
+            return self.all_in_hand()
+
+    def all_in_hand(self) -> list[Delivery]:
+        return [*self.waiting, *self.running, *self.launching, *self.afloat, *self.finishing]
 
     def all_stuck(self) -> bool:
         """Whether no thread is left that could take another task, now or later."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager, nullcontext
+from contextvars import ContextVar
 from dataclasses import dataclass
 from inspect import iscoroutinefunction
 from typing import Any
@@ -17,6 +18,7 @@ from django_leasequeue.backend import LeaseQueueBackend
 from django_leasequeue.compat import TaskResult, task_started
 from django_leasequeue.errors import (
     LeaseLostError,
+    LostReason,
     TaskNotAllowedError,
     TaskNotFoundError,
     TaskTimeout,
@@ -48,6 +50,21 @@ class Outcome:
     acked: bool = False
 
 
+@dataclass(eq=False, kw_only=True, slots=True)
+class Attempt:
+    """What is known of an attempt while it runs.
+
+    ``task`` is None where it wasn't found, ``task_result`` where the queue's database is away.
+    """
+
+    delivery: Delivery
+    task: LeaseTask[..., Any] | None = None
+    task_result: TaskResult[..., Any] | None = None
+    result: Any = None
+    error: BaseException | None = None
+    acked: bool = False
+
+
 class Runner:
     """Runs tasks in the thread that calls it.
 
@@ -68,41 +85,56 @@ class Runner:
 
     def run(self, delivery: Delivery) -> Outcome:
         """The outcome of the attempt. Whatever the task raises is part of it."""
-        result, task, acked = None, None, False
-        error: BaseException | None = None
-        try:
-            task = self.task_at(delivery.lease.path)
-        except (TaskNotAllowedError, TaskNotFoundError) as missing:
-            error = missing
-        try:
-            task_result = self.backend.running_result(delivery.lease, task, delivery.history)
-        except OUTAGE as outage:
-            return Outcome(delivery=delivery, seconds=0.0, error=outage)
-        if task is not None:
+        attempt = self.prepared(delivery)
+        task, task_result = attempt.task, attempt.task_result
+        if task and task_result:
             try:
                 with running(CurrentLease(delivery, self.heartbeats)):
-                    task_started.send_robust(type(self.backend), task_result=task_result)
+                    self.tell_started(attempt)
                     with block_of(task, delivery):
-                        result = call(delivery, task, task_result)
+                        attempt.result = call(delivery, task, task_result)
                         if task.atomic:
-                            acknowledge(delivery, result)
-                            acked = True
+                            acknowledge(delivery, attempt.result)
+                            attempt.acked = True
             except BaseException as raised:  # noqa: BLE001  SystemExit is a task's failure, too
-                error = raised
+                attempt.error = raised
+        return self.outcome_of(attempt)
+
+    def prepared(self, delivery: Delivery) -> Attempt:
+        """The attempt before its task's code is reached; where it can't be, with the error."""
+        attempt = Attempt(delivery=delivery)
+        try:
+            attempt.task = self.task_at(delivery.lease.path)
+        except (TaskNotAllowedError, TaskNotFoundError) as missing:
+            attempt.error = missing
+        try:
+            attempt.task_result = self.backend.running_result(
+                delivery.lease, attempt.task, delivery.history
+            )
+        except OUTAGE as outage:
+            attempt.error = outage
+        return attempt
+
+    def tell_started(self, attempt: Attempt) -> None:
+        task_started.send_robust(type(self.backend), task_result=attempt.task_result)
+
+    def outcome_of(self, attempt: Attempt) -> Outcome:
+        """What is to be recorded of an attempt that is over; asks the task's backoff."""
+        error, delivery = attempt.error, attempt.delivery
         if isinstance(error, KeyboardInterrupt):
             self.interrupted()
-        retryable, retry_after = (
-            failure_of(task, error, task_result) if error is not None else (True, None)
-        )
+        retryable, retry_after = True, None
+        if error is not None and attempt.task_result:
+            retryable, retry_after = failure_of(attempt.task, error, attempt.task_result)
         return Outcome(
             delivery=delivery,
             seconds=delivery.seconds_run(),
-            result=result,
+            result=attempt.result,
             error=error,
             retryable=retryable,
             retry_after=retry_after,
-            task_result=task_result,
-            acked=acked,
+            task_result=attempt.task_result,
+            acked=attempt.acked,
         )
 
     def task_at(self, path: str) -> LeaseTask[..., Any]:
@@ -111,6 +143,19 @@ class Runner:
         if task is None:
             task = self.found[path] = resolve(path, self.backend.lease_options)
         return task
+
+    def is_async(self, path: str) -> bool:
+        """Whether there is an async task of that path."""
+        try:
+            return iscoroutinefunction(self.task_at(path).func)
+        except (TaskNotAllowedError, TaskNotFoundError):
+            return False
+
+
+def lapsed(delivery: Delivery) -> Outcome:
+    """What comes of a lease that ran out before its task could start."""
+    delivery.lost = delivery.lost or LostReason.LAPSED
+    return Outcome(delivery=delivery, seconds=0.0)
 
 
 def block_of(task: LeaseTask[..., Any], delivery: Delivery) -> AbstractContextManager[None]:
@@ -132,22 +177,47 @@ def acknowledge(delivery: Delivery, result: Any) -> None:
 
 def call(delivery: Delivery, task: LeaseTask[..., Any], task_result: TaskResult[..., Any]) -> Any:
     """What the task's function returns."""
-    args: list[Any] = list(task_result.args)
-    if task.takes_context:
-        args.insert(0, LeaseContext(task_result=task_result, lease=current_lease()))
-    if task.timeout is not None:
-        delivery.times_out_at = time.monotonic() + task.timeout
     if iscoroutinefunction(task.func):
-        return async_to_sync(awaited)(task, args, task_result.kwargs)
+        return async_to_sync(awaited)(delivery, task, task_result)
+    args = arguments(delivery, task, task_result)
     return task.func(*args, **task_result.kwargs)
 
 
-async def awaited(task: LeaseTask[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+def arguments(
+    delivery: Delivery, task: LeaseTask[..., Any], task_result: TaskResult[..., Any]
+) -> list[Any]:
+    """What the task's function is called with; from here on its time runs."""
+    if task.timeout is not None:
+        delivery.times_out_at = time.monotonic() + task.timeout
+    if not task.takes_context:
+        return task_result.args
+    return [LeaseContext(task_result=task_result, lease=current_lease()), *task_result.args]
+
+
+children: ContextVar[set[asyncio.Task[Any]]] = ContextVar("leasequeue_children")
+
+
+def owned(
+    loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, Any], **kwargs: Any
+) -> asyncio.Task[Any]:
+    """The loop's task for *coroutine*, noted with those of the queue's task that starts it."""
+    task: asyncio.Task[Any] = asyncio.Task(coroutine, loop=loop, **kwargs)
+    if (own := children.get(None)) is not None:
+        own.add(task)
+        task.add_done_callback(own.discard)
+    return task
+
+
+async def awaited(
+    delivery: Delivery, task: LeaseTask[..., Any], task_result: TaskResult[..., Any]
+) -> Any:
     """The coroutine's answer; it is cancelled where it takes too long.
 
     What it started and left running ends with it, though the loop goes on.
     """
-    before = asyncio.all_tasks()
+    args, kwargs = arguments(delivery, task, task_result), task_result.kwargs
+    own: set[asyncio.Task[Any]] = set()
+    before = children.set(own)
     try:
         async with asyncio.timeout(task.timeout) as limit:
             return await task.func(*args, **kwargs)
@@ -156,10 +226,10 @@ async def awaited(task: LeaseTask[..., Any], args: list[Any], kwargs: dict[str, 
             raise  # the task's own
         raise TaskTimeout(f"cancelled after {task.timeout:g} seconds") from None
     finally:
-        if left := asyncio.all_tasks() - before:
-            for each in left:
-                each.cancel()
-            await asyncio.gather(*left, return_exceptions=True)
+        children.reset(before)
+        for each in own:
+            each.cancel()
+        await asyncio.gather(*own, return_exceptions=True)
 
 
 def beside_a_loop(work: Callable[[], None]) -> None:
@@ -167,4 +237,9 @@ def beside_a_loop(work: Callable[[], None]) -> None:
 
     ``async_to_sync`` uses it; a loop made for each task costs six times as much.
     """
-    asyncio.run(sync_to_async(work, thread_sensitive=False)())
+
+    async def beside() -> None:
+        asyncio.get_running_loop().set_task_factory(owned)
+        await sync_to_async(work, thread_sensitive=False)()
+
+    asyncio.run(beside())

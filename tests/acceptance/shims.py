@@ -65,7 +65,7 @@ class ImmediateBackend(SuitesBackend):
     ) -> TaskResult[Any, Any]:
         stored = super().enqueue(task, args, kwargs)
         worker = Worker(self, [task.queue_name])
-        outcome = worker.run_task(self.delivery_of(stored.id, worker))
+        outcome = worker.runner.run(self.delivery_of(stored.id, worker))
         if isinstance(outcome.error, KeyboardInterrupt):
             raise outcome.error
         worker.finisher.record([strict(outcome)])

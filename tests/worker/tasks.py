@@ -429,3 +429,88 @@ def leave_while_printed() -> None:
 @task(backoff=lambda error, result: 0)
 def refuse_to_say_when() -> None:
     raise Unprintable
+
+
+# Async tasks beside each other
+
+
+async def until(condition: Any) -> None:
+    while not condition():
+        await asyncio.sleep(0.005)
+
+
+@task()
+async def meet(number: int) -> int:
+    """Return when so many of us are here."""
+    runs.append("here")
+    await until(lambda: len(runs) == number)
+    return len(runs)
+
+
+@task()
+async def count_those_beside() -> int:
+    runs.append("here")
+    await asyncio.sleep(0.01)
+    beside = len(runs)
+    runs.remove("here")
+    return beside
+
+
+@task()
+async def see_three_others_through() -> list[int]:
+    await until(lambda: len(runs) == 3)
+    return sorted(a for a, _ in runs)
+
+
+@task()
+async def fail_first() -> list[Any]:
+    await asyncio.sleep(0)
+    if current_lease().attempt == 1:
+        raise Later
+    return [str(current_lease().lease.life), current_lease().attempt]
+
+
+class Later(Exception):
+    retry_after = 0
+
+
+@task(timeout=0.2, max_attempts=1)
+async def never_end_with_a_child() -> None:
+    async def child() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            runs.append("cancelled")
+
+    await asyncio.create_task(child())
+
+
+@task()
+async def outlast_the_cancelled() -> str:
+    async def child() -> str:
+        await until(lambda: runs)
+        return "ended well"
+
+    return f"{runs} then mine {await asyncio.create_task(child())}"
+
+
+@task()
+async def await_the_gate() -> None:
+    runs.append("at the gate")
+    await until(gate.is_set)
+
+
+@task()
+async def leave_a_transaction_open(using: str) -> None:
+    await sync_to_async(lambda: connections[using].cursor().execute("BEGIN"))()
+
+
+@task()
+async def begin_a_transaction(using: str) -> None:
+    """Fails where one is open."""
+
+    def begin() -> None:
+        with transaction.atomic(using=using, durable=True):
+            Group.objects.using(using).create(name="after")
+
+    await sync_to_async(begin)()

@@ -58,6 +58,14 @@ class Command(BaseCommand):
             "beside each other; more pay where tasks wait for disks or networks.",
         )
         add(
+            "--async-tasks",
+            type=at_least(1, int),
+            default=0,
+            metavar="N",
+            help="Async tasks that run at a time, on one event loop beside the threads; they share "
+            "one thread for the database. Default: each takes one of the threads.",
+        )
+        add(
             "--processes",
             type=at_least(1, int),
             default=1,
@@ -111,7 +119,7 @@ class Command(BaseCommand):
         elif options["processes"] > 1 or options["max_tasks_per_child"]:
             self.supervise(options)
             return
-        wanted = ("name", "threads", "max_tasks", "drain", "grace", "poll_interval")
+        wanted = ("name", "threads", "async_tasks", "max_tasks", "drain", "grace", "poll_interval")
         ours = cast("LeaseQueueBackend", task_backends[backend])
         worker = Worker(ours, names, **{option: options[option] for option in wanted})
         stop = follow(line, worker) if options["child"] else worker.stop

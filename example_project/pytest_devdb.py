@@ -27,9 +27,20 @@ MARK: Final = "postgresql: needs PostgreSQL as the default database"
 def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None]:
     """Set the URLs before pytest-django loads the settings that read them."""
     environ.Env.read_env(ROOT / ".env")
+    keep_bytecode()
     start_postgresql(early_config)
     start_mariadb(early_config)
     return (yield)
+
+
+def keep_bytecode() -> None:
+    """Where Python is to leave none in the project, keep it with pytest's own cache.
+
+    The processes that tests start, a hundred or so, would each compile all of Django: 1.8 s of
+    processor time in place of 0.6.
+    """
+    if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
+        os.environ["PYTHONPYCACHEPREFIX"] = str(ROOT / ".pytest_cache" / "bytecode")
 
 
 def start_postgresql(config: pytest.Config) -> None:

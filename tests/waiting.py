@@ -2,6 +2,38 @@
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
+from django.db import connections
+
 from django_leasequeue.testing.conformance.threads import in_thread, wait_for
 
-__all__ = ["in_thread", "wait_for"]
+__all__ = ["blocked_sessions", "in_thread", "wait_for"]
+
+# Of this database alone: other tests run beside this one. A lock on another's transaction names no
+# database, but its waiter has locked a table before.
+BLOCKED: Final = """
+SELECT count(DISTINCT pid)
+  FROM pg_locks
+ WHERE NOT granted
+   AND pid <> pg_backend_pid()
+   AND pid IN (SELECT pid
+                 FROM pg_locks JOIN pg_database AS place ON place.oid = database
+                WHERE datname = current_database())
+"""
+LOCK_WAIT: Final = re.compile(r"^LOCK WAIT (?:.*\n)+?\w+ thread id (\d+),", re.MULTILINE)
+
+
+def blocked_sessions(using: str) -> int:
+    """How many other sessions of the database *using* wait for a lock."""
+    with connections[using].cursor() as cursor:
+        if connections[using].vendor == "postgresql":
+            cursor.execute(BLOCKED)
+            return int(cursor.fetchone()[0])
+        # Its counter of row lock waits is the whole server's and may be off for good, and
+        # innodb_trx is a copy that grows no newer for who looks at it more than ten times a second.
+        cursor.execute("SHOW ENGINE INNODB STATUS")
+        transactions = cursor.fetchone()[2].rpartition("\nTRANSACTIONS\n")[2]
+        cursor.execute("SELECT id FROM information_schema.processlist WHERE db = database()")
+        return len({str(id) for (id,) in cursor} & set(LOCK_WAIT.findall(transactions)))

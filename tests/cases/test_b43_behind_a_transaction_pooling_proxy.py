@@ -41,7 +41,7 @@ def test_four_workers_over_two_sessions_do_each_task_once(postgres: Site, proxy:
         wait_until_said(crew[-1], WARNING)  # one by one: a busy machine starts four slowly
     # The tasks are enqueued by a task, and that is through the proxy, too.
     postgres.enqueue(tasks.enqueue_many, TASKS)
-    postgres.enqueue(tasks.take_long, 1.5)
+    postgres.enqueue(tasks.take_long, 2)
 
     wait_for(lambda: postgres.kinds().count("acked") == TASKS + 2, 120)
 

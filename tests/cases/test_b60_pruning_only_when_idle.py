@@ -83,7 +83,7 @@ def test_a_worker_prunes_while_it_works(site: Site, quick_upkeep: None) -> None:
             queue.enqueue("again", dedupe_key="k")
         return sent
 
-    forgotten = Tally.objects.using(site.using).filter(queue="work", count__gt=200)
+    forgotten = Tally.objects.using(site.using).filter(queue="work", count__gt=100)
     with site.worker(threads=2):
         wait_for(lambda: TaskTransition.objects.using(site.using).filter(kind="leased").exists())
         producer = in_thread(keep_busy)

@@ -84,8 +84,9 @@ def test_programs_in_a_closed_folder_are_copied_for_the_servers_account(tmp_path
     closed.chmod(0o700)
     home = tmp_path / "home"
     home.mkdir()
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o711)
+    for folder in (tmp_path, *tmp_path.parents):
+        if folder.name.startswith(("test_", "popen-", "pytest-")):  # as pytest and xdist make them
+            folder.chmod(0o711)
     assert version_of(wheel.folder / "postgres", **account()) == ""
 
     copy = runnable(wheel, home)

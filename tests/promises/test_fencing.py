@@ -15,8 +15,7 @@ from django_leasequeue.worker import CurrentLease
 from django_leasequeue.worker.deliveries import Deliveries, Delivery
 from django_leasequeue.worker.outage import Outage
 from tests.conftest import DATABASES
-from tests.stores.postgres.test_interleavings import someone_waits
-from tests.waiting import in_thread, wait_for
+from tests.waiting import blocked_sessions, in_thread, wait_for
 
 
 class Report(models.Model):
@@ -118,7 +117,7 @@ def test_two_workers_at_once_come_out_as_their_tokens_say(
         fenced(newer).update(rows, total=9)
         late = in_thread(lambda: fenced(stale).update(rows.all(), total=2))
         if connections[using].vendor == "postgresql":
-            wait_for(someone_waits)
+            wait_for(lambda: blocked_sessions("default") == 1)
 
     with pytest.raises(LeaseLostError):
         late.result(15)

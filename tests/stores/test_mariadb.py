@@ -30,7 +30,7 @@ from tests.builders import (
 )
 from tests.databases import ALIASES
 from tests.stores.conftest import committed
-from tests.waiting import in_thread, wait_for
+from tests.waiting import blocked_sessions, in_thread, wait_for
 
 pytestmark = [
     committed,
@@ -64,12 +64,6 @@ def elsewhere(act: Callable[[], object]) -> Iterator[Callable[[], None]]:
 def lock(id: str) -> None:
     with connections["mariadb"].cursor() as cursor:
         cursor.execute("SELECT 1 FROM leasequeue_task WHERE task_id = %s FOR UPDATE", [id])
-
-
-def waiting_sessions() -> int:
-    with connections["mariadb"].cursor() as cursor:
-        cursor.execute("SHOW GLOBAL STATUS LIKE 'Innodb_row_lock_current_waits'")
-        return int(cursor.fetchone()[1])
 
 
 def reconnected(**options: Any) -> None:
@@ -180,7 +174,7 @@ def test_a_complete_that_waited_behind_a_cancel_is_refused(store: Store) -> None
 
     with elsewhere(lambda: cancelled(store, lease.id)) as end:
         late = in_thread(lambda: store.complete([a_finish(lease)]))
-        wait_for(lambda: waiting_sessions() == 1)
+        wait_for(lambda: blocked_sessions("mariadb") == 1)
         end()
         assert late.result(10) == set()
 
@@ -279,7 +273,7 @@ def test_a_deadlock_is_for_the_caller_inside_a_transaction(store: Store) -> None
         with transaction.atomic(using="mariadb"):
             lock("b")
             locked.set()
-            wait_for(lambda: waiting_sessions() == 1)
+            wait_for(lambda: blocked_sessions("mariadb") == 1)
             lock("a")
 
     other = in_thread(lock_both)

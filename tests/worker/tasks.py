@@ -67,7 +67,7 @@ def wait_at_the_gate() -> bool:
     return gate.wait(60)
 
 
-@task(visibility=0.9)
+@task(visibility=1.5)
 def take_long(seconds: float) -> int:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -120,7 +120,7 @@ def found_too_late(name: str) -> None:
     gate.wait(20)
 
 
-@task(atomic=True, visibility=0.9)
+@task(atomic=True, visibility=1.5)
 def found_slowly(name: str, seconds: float) -> int:
     found_atomically.func(name)
     return take_long.func(seconds)
@@ -145,7 +145,7 @@ def ask_until_refused() -> None:
             raise
 
 
-@task(visibility=0.9)
+@task(visibility=1.5)
 def keep_a_connection(seconds: float) -> int:
     with transaction.atomic(using=place()):
         Group.objects.using(place()).count()
@@ -351,7 +351,7 @@ def open_undecodable() -> None:
     raise FileNotFoundError(f"not there: {name}")
 
 
-@task(visibility=0.9)
+@task(visibility=1.5)
 async def block_the_loop(seconds: float) -> int:
     time.sleep(seconds)
     return current_lease().attempt
@@ -400,9 +400,9 @@ def compute(seconds: float) -> int:
     return current_lease().attempt
 
 
-@task(visibility=0.9)
+@task(visibility=1.5)
 def take_a_moment() -> int:
-    time.sleep(0.5)
+    time.sleep(0.9)
     return current_lease().attempt
 
 

@@ -95,7 +95,8 @@ def test_a_lease_that_lapses_in_the_body_takes_its_writes_along(
 
     result.refresh()
     assert [line.split()[0] for line in lines(caplog)] == ["lost", "acked"]
-    assert site.kinds()[-3:] == ["lapsed", "leased", "acked"]
+    moves = [kind for kind in site.kinds() if kind != "heartbeat"]
+    assert moves[-3:] == ["lapsed", "leased", "acked"]
     assert groups(site) == ["a"]
 
 
@@ -129,7 +130,7 @@ def test_the_writes_of_a_worker_that_lost_its_task_are_not_there(
 
 def test_an_atomic_task_longer_than_its_lease_is_renewed(server: Site) -> None:
     """G39: On SQLite no heartbeat gets through: an atomic body must end within its lease there."""
-    result = server.enqueue(tasks.found_slowly, "a", 1.2)
+    result = server.enqueue(tasks.found_slowly, "a", 2)
 
     server.drain()
 

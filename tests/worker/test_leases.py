@@ -24,7 +24,7 @@ pytestmark = on_all
 
 def test_a_task_longer_than_its_lease_is_renewed_and_runs_once(site: Site) -> None:
     """G39: Four thirds of the visibility: without heartbeats a second attempt would begin."""
-    result = site.enqueue(tasks.take_long, 1.2)
+    result = site.enqueue(tasks.take_long, 2)
 
     site.drain()
 

@@ -20,25 +20,17 @@ from django_leasequeue.lease import Lease
 from django_leasequeue.stores.base import Finish
 from django_leasequeue.stores.postgres import PostgresStore
 from django_leasequeue.transitions import Kind, State
-from tests.waiting import in_thread, wait_for
+from tests.waiting import blocked_sessions, in_thread, wait_for
 
 from .conftest import HandClock, a_dead_letter, a_failure, a_lease, a_task, kinds
 
 T = TypeVar("T")
-WAITERS = "SELECT count(*) FROM pg_locks WHERE NOT granted AND pid <> pg_backend_pid()"
-
-
-def someone_waits() -> bool:
-    with connection.cursor() as cursor:
-        cursor.execute(WAITERS)
-        [count] = cursor.fetchone()
-    return bool(count)
 
 
 def blocked(work: Callable[[], T]) -> Future[T]:
     """*work*, started and now waiting for a lock that this transaction holds."""
     future = in_thread(work)
-    wait_for(lambda: someone_waits() or future.done())
+    wait_for(lambda: blocked_sessions("default") > 0 or future.done())
     assert not future.done(), f"it should have waited, but answered {future.result()}"
     return future
 

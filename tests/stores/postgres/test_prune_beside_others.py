@@ -5,23 +5,17 @@ from __future__ import annotations
 import threading
 from typing import Final
 
-from django.db import connection, transaction
+from django.db import transaction
 
 from django_leasequeue.retention import Walk
 from django_leasequeue.stores.base import Finish
 from django_leasequeue.stores.postgres import PostgresStore
 from django_leasequeue.transitions import FORGETTABLE
-from tests.waiting import in_thread, wait_for
+from tests.waiting import blocked_sessions, in_thread, wait_for
 
 from .conftest import HandClock, a_lease, kinds
 
 ALL: Final = dict.fromkeys(FORGETTABLE, 0.0)
-
-
-def waiting_for_a_lock() -> bool:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'advisory'")
-        return bool(cursor.fetchone()[0])
 
 
 def test_one_prunes_at_a_time(store: PostgresStore, clock: HandClock) -> None:
@@ -74,7 +68,7 @@ def test_nothing_is_erased_of_what_is_being_pruned(store: PostgresStore, clock: 
     with transaction.atomic():
         Walk(store, ALL).step()
         erasing = in_thread(lambda: store.erase("q", lease.life, by=None, reason=None))
-        wait_for(waiting_for_a_lock)
+        wait_for(lambda: blocked_sessions("default") == 1)
 
     assert erasing.result(10) is False
     assert kinds() == []

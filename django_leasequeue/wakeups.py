@@ -44,8 +44,10 @@ KEEPALIVE: Final = {
     "keepalives_interval": 10,
     "keepalives_count": 3,
 }
+# Nor while the queue is paused: its workers are all asleep, and each enqueue would wake them.
 NOTIFY: Final = """
 SELECT CASE WHEN NOT pg_try_advisory_xact_lock(%s, hashtext(%s))
+             AND NOT EXISTS (SELECT FROM leasequeue_pause WHERE paused_queue = %s)
             THEN pg_notify(%s, %s) END
 """
 
@@ -63,7 +65,7 @@ class Wake:
                 sleeper.wake()
         if on_postgresql(self.using):
             with connections[self.using].cursor() as cursor:
-                cursor.execute(NOTIFY, [LOCK_CLASS, self.queue, CHANNEL, self.queue])
+                cursor.execute(NOTIFY, [LOCK_CLASS, *(self.queue,) * 2, CHANNEL, self.queue])
 
 
 class Sleeper(ABC):

@@ -85,6 +85,20 @@ def test_nobody_is_notified_while_nobody_sleeps(
     assert heard(notes) == []
 
 
+def test_nobody_is_notified_of_what_may_not_be_claimed(
+    queue: Queue, notes: psycopg.Connection[Any]
+) -> None:
+    """G32: Else each enqueue to a paused queue would wake all its workers, for nothing."""
+    queue.pause()
+    polling = poll_listening(queue)
+
+    queue.enqueue({})
+    assert heard(notes) == []
+
+    queue.resume()
+    assert polling.result(timeout=10)
+
+
 def test_many_enqueues_of_one_transaction_notify_once_and_after_the_commit(
     queue: Queue, notes: psycopg.Connection[Any]
 ) -> None:

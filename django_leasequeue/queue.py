@@ -528,7 +528,7 @@ class Queue(AsyncQueueMixin):
         with self.reached():
             resumed = self.store.resume(self.name, by=by, reason=reason)
         if resumed:
-            self.wake()
+            self.store.on_commit(Wake(self.using, self.name, all=True))
         return resumed
 
     def paused(self) -> Paused | None:

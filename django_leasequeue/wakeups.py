@@ -44,20 +44,22 @@ KEEPALIVE: Final = {
     "keepalives_interval": 10,
     "keepalives_count": 3,
 }
-# Nor while the queue is paused: its workers are all asleep, and each enqueue would wake them.
 NOTIFY: Final = """
 SELECT CASE WHEN NOT pg_try_advisory_xact_lock(%s, hashtext(%s))
-             AND NOT EXISTS (SELECT FROM leasequeue_pause WHERE paused_queue = %s)
             THEN pg_notify(%s, %s) END
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Wake:
-    """Tells those who wait for *queue* to look. Equal wakes of one transaction are sent once."""
+    """Tells those who wait for *queue* to look. Equal wakes of one transaction are sent once.
+
+    ``all``: also those who have muted it.
+    """
 
     using: str
     queue: str
+    all: bool = False
 
     def __call__(self) -> None:
         for sleeper in list(asleep):
@@ -65,7 +67,10 @@ class Wake:
                 sleeper.wake()
         if on_postgresql(self.using):
             with connections[self.using].cursor() as cursor:
-                cursor.execute(NOTIFY, [LOCK_CLASS, *(self.queue,) * 2, CHANNEL, self.queue])
+                if self.all:
+                    cursor.execute("SELECT pg_notify(%s, %s)", [CHANNEL, self.queue])
+                    return
+                cursor.execute(NOTIFY, [LOCK_CLASS, self.queue, CHANNEL, self.queue])
 
 
 class Sleeper(ABC):
@@ -77,6 +82,8 @@ class Sleeper(ABC):
     def __init__(self, using: str, queues: Sequence[str]) -> None:
         self.using = using
         self.queues = frozenset(queues)
+        # Queues of which an enqueue is nothing to wake up for: nothing may be claimed from them.
+        self.muted: frozenset[str] = frozenset()
 
     def __enter__(self) -> Self:
         asleep.add(self)

@@ -154,7 +154,7 @@ class Worker:
             poll_interval=options.poll_interval if poll_interval is None else poll_interval,
             stopping=self.stopping,
         )
-        self.presence = Presence(self.name, self.queues, threads, self.deliveries)
+        self.presence = Presence(self.name, self.queues, threads, self.deliveries, self.sleeper)
         self.upkeep = Upkeep(self.name, self.queues, options.retention, self.presence)
 
     def run(self) -> int:

@@ -19,6 +19,7 @@ from django_leasequeue import registry
 from django_leasequeue.queue import Queue
 from django_leasequeue.records import Paused
 from django_leasequeue.registry import RunningTask, WorkerFacts
+from django_leasequeue.wakeups import Sleeper
 
 from .deliveries import Deliveries, Delivery
 from .outage import OUTAGE
@@ -30,13 +31,19 @@ class Presence:
     """The worker *name* in the registry, from its first claim on."""
 
     def __init__(
-        self, name: str, queues: Sequence[Queue], threads: int, deliveries: Deliveries
+        self,
+        name: str,
+        queues: Sequence[Queue],
+        threads: int,
+        deliveries: Deliveries,
+        sleeper: Sleeper,
     ) -> None:
         self.name = name
         self.store = queues[0].store
         self.queues = tuple(queue.name for queue in queues)
         self.threads = threads
         self.deliveries = deliveries
+        self.sleeper = sleeper
         self.begun = False
         self.started_at: datetime | None = None
         self.told_at = -inf
@@ -97,6 +104,10 @@ class Presence:
                 logger.warning("paused queue=%s by=%s reason=%s", queue, by, reason)
         for queue in self.paused.keys() - ours.keys():
             logger.info("resumed queue=%s", queue)
+        if ours.keys() != self.paused.keys():
+            # Else each enqueue to a paused queue would wake all its workers, for nothing.
+            self.sleeper.muted = frozenset(ours)
+            self.sleeper.wake()
         self.paused = ours
 
 

@@ -100,6 +100,15 @@ def test_a_worker_says_that_its_queue_is_paused_and_resumed(
         wait_for(lambda: tasks.runs == [(1, 1)] and "resumed queue=work" in caplog.text)
 
 
+def test_a_worker_mutes_what_is_paused_until_it_is_resumed(site: Site) -> None:
+    site.queue.pause()
+
+    with site.worker() as worker:
+        wait_for(lambda: worker.sleeper.muted == {"work"})
+        site.queue.resume()
+        wait_for(lambda: worker.sleeper.muted == set())
+
+
 def test_a_resumption_wakes_a_sleeping_worker(site: Site) -> None:
     """G28: Within one process on every database; on PostgreSQL from another one, too."""
     site.queue.pause()

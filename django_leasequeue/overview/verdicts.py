@@ -67,7 +67,7 @@ def verdict(facts: Facts) -> tuple[Verdict, str]:
 
 
 def why_paused(facts: Facts, seconds: float) -> str:
-    told = gettext("Paused for %(span)s by %(by)s") % {
+    told = gettext("by %(by)s, for %(span)s") % {
         "span": span(seconds),
         "by": facts.paused_by or gettext("somebody"),
     }

@@ -19,4 +19,6 @@ def span(seconds: float) -> str:
 
 def number(value: float) -> str:
     """A count or a rate, short."""
+    if 0 < value < 0.1:
+        return "<0.1"
     return f"{value:.0f}" if value >= 10 or value == round(value) else f"{value:.1f}"

@@ -58,7 +58,7 @@ def test_status_tells_how_each_queue_is_doing_and_why(mail: Queue) -> None:
     assert head.split()[:3] == ["QUEUE", "VERDICT", "VISIBLE"]
     assert line.split()[:3] == ["mail", "stuck", "1"]
     assert tenant.split()[:2] == ["acme", "1"]
-    assert "mail: 1 task waits, no worker is there for this queue." in told
+    assert "mail is stuck: 1 task waits, no worker is there for this queue." in told
 
 
 def test_status_for_programs(mail: Queue) -> None:

@@ -50,9 +50,9 @@ CASES = [
     (
         Facts(visible=9, oldest=900, paused_seconds=3700, paused_by="ada", paused_reason="deploy"),
         Verdict.PAUSED,
-        "Paused for 1 h 1 min by ada: deploy",
+        "by ada, for 1 h 1 min: deploy",
     ),
-    (Facts(paused_seconds=0), Verdict.PAUSED, "Paused for 0 s by somebody."),
+    (Facts(paused_seconds=0), Verdict.PAUSED, "by somebody, for 0 s."),
 ]
 
 
@@ -69,6 +69,8 @@ def test_a_span_is_told_in_the_two_units_that_matter(seconds: float, said: str) 
     assert span(seconds) == said
 
 
-@pytest.mark.parametrize(("value", "said"), [(0, "0"), (0.25, "0.2"), (3, "3"), (12.6, "13")])
+@pytest.mark.parametrize(
+    ("value", "said"), [(0, "0"), (0.04, "<0.1"), (0.25, "0.2"), (3, "3"), (12.6, "13")]
+)
 def test_a_number_is_short(value: float, said: str) -> None:
     assert number(value) == said

@@ -107,7 +107,7 @@ def lines(command: BaseCommand, view: Overview, *, tenants: bool) -> Iterator[st
     if troubled:
         yield ""
     for queue in troubled:
-        yield coloured(command, queue.verdict, f"{queue.name}: {queue.reason}")
+        yield coloured(command, queue.verdict, f"{queue.name} is {queue.verdict}: {queue.reason}")
 
 
 def coloured(command: BaseCommand, found: Verdict, line: str) -> str:

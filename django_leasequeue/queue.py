@@ -163,7 +163,11 @@ class Queue(AsyncQueueMixin):
     def store_all(self, admitted: Sequence[Admitted]) -> list[EnqueuedTask]:
         with self.reached():
             stored = self.store.enqueue(self.name, admitted)
-        if not all(task.duplicate for task in stored):
+        duplicates = [task for task in stored if task.duplicate]
+        for task in duplicates:
+            facts = {"using": self.using, "queue": self.name, "task": task}
+            signals.task_duplicate.send_robust(type(self), **facts)
+        if len(duplicates) < len(stored):
             self.wake()
         return stored
 

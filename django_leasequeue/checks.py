@@ -168,7 +168,10 @@ def check_servers(
 
 
 def check_listening(alias: str, options: Options) -> Iterator[CheckMessage]:
-    listening = connections[options.listen_using or options.using]
+    using = options.listen_using or options.using
+    if using not in connections:
+        return  # check_databases says so
+    listening = connections[using]
     if listening.vendor == "postgresql" and not is_direct(listening):
         yield Doubt(
             f"TASKS[{alias!r}]: notifications don't arrive through {listening.alias!r}, a "

@@ -38,6 +38,7 @@ def health(
     queues: Sequence[str] | None = None,
     oldest: float = OLDEST_SECONDS,
     workers: bool = True,
+    worker: str | None = None,
 ) -> Health:
     """Look at the queues of a database.
 
@@ -46,13 +47,19 @@ def health(
         oldest: seconds that a visible task may have waited; a paused queue's may wait for ever.
         workers: whether somebody has to be alive: for each of *queues*, or for any where they
             aren't named.
+        worker: the one of this name has to be alive; no other is minded then.
     """
     try:
         seen = overview(using, only=queues)
     except (DatabaseError, InterfaceError) as error:
         why = " ".join(str(error).split())
         return Health(looked_at=(), problems=[f"the database {using!r} can't be reached: {why}"])
-    problems = [*too_old(seen.queues, oldest), *(missing(seen, queues) if workers else ())]
+    problems = list(too_old(seen.queues, oldest))
+    if worker is not None:
+        alive = any(each.name == worker and each.alive for each in seen.workers)
+        problems += [] if alive else [f"the worker {worker!r} isn't alive"]
+    elif workers:
+        problems += missing(seen, queues)
     return Health(looked_at=[queue.name for queue in seen.queues], problems=problems)
 
 

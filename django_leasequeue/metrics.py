@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from django.db import DatabaseError, InterfaceError
 from django.http import HttpRequest, HttpResponse
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
@@ -33,6 +34,7 @@ from .overview import overview, served_databases
 from .overview.rates import WHAT
 
 BUCKETS: Final = (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 900, 3600)
+UNREACHED: Final = (DatabaseError, InterfaceError)
 STATES: Final = ("visible", "scheduled", "leased", "dead")
 
 
@@ -68,7 +70,16 @@ class QueueCollector(Collector):
         paused = GaugeMetricFamily(
             "leasequeue_paused", "1 while nothing may be claimed.", labels=["database", "queue"]
         )
-        for seen in map(overview, served_databases()):
+        up = GaugeMetricFamily(
+            "leasequeue_database_up", "Whether it could be asked just now.", labels=["database"]
+        )
+        for using in served_databases():
+            try:
+                seen = overview(using)
+            except UNREACHED:
+                up.add_metric([using], 0)
+                continue
+            up.add_metric([using], 1)
             for view in seen.queues:
                 place = [seen.using, view.name]
                 for state in STATES:
@@ -78,7 +89,7 @@ class QueueCollector(Collector):
                     rate.add_metric([*place, what], view.rates[0].per_minute(what))
                 workers.add_metric(place, len(view.workers))
                 paused.add_metric(place, int(view.paused is not None))
-        yield from (held, oldest, rate, workers, paused)
+        yield from (up, held, oldest, rate, workers, paused)
 
 
 class Metrics:

@@ -294,7 +294,7 @@ class Deliveries:
 
     def at_work(self) -> list[Delivery]:
         with self.lock:
-            return list(self.running)
+            return [*self.running, *self.launching, *self.afloat]
 
     def all_stuck(self) -> bool:
         """Whether no thread is left that could take another task, now or later."""

@@ -68,7 +68,7 @@ def test_the_worst_comes_first_and_the_idle_last(desk: Desk, emails: Queue) -> N
     answer = desk.page()
 
     assert [panel.view.name for panel in answer.context["panels"]] == ["emails", "a queue"]
-    assert "mail" in [panel.view.name for panel in answer.context["idle"]]
+    assert "urgent" in [panel.view.name for panel in answer.context["idle"]]
 
 
 def test_plots_are_drawn_and_told(desk: Desk, emails: Queue) -> None:
@@ -106,7 +106,7 @@ def test_names_are_never_markup(desk: Desk, emails: Queue) -> None:
 
 
 def test_pausing_asks_first_and_is_on_record_with_who_and_why(desk: Desk, emails: Queue) -> None:
-    """G64"""
+    """G67"""
     emails.enqueue({})
 
     asked = switch(desk, "pause")
@@ -158,10 +158,10 @@ def test_tenants_limit_what_is_counted_and_shown(
     desk: Desk, emails: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """G51: And who sees some tenants only can't stop all of them."""
-    for tenant in ("acme", "rival"):
+    for tenant in ("acme", "mallory"):
         emails.enqueue({}, tenant=tenant)
-    Queue("rival's own", using=emails.using).enqueue({}, tenant="rival")
-    a_worker(emails, "w1", "acme", "rival")
+    Queue("mallory's own", using=emails.using).enqueue({}, tenant="mallory")
+    a_worker(emails, "w1", "acme", "mallory")
     monkeypatch.setattr(ReadOnlyTaskAdmin, "tenants_for", lambda self, request: {"acme"})
 
     answer = desk.page()
@@ -169,7 +169,7 @@ def test_tenants_limit_what_is_counted_and_shown(
     assert panel(answer).view.total.visible == 1
     text = answer.content.decode()
     assert "of acme" in text
-    assert "rival" not in text
+    assert "mallory" not in text
     assert switch(desk, "pause", confirmed="yes").status_code == 403
 
 

@@ -222,7 +222,7 @@ def test_a_database_that_can_not_step_over_locked_rows_is_named_with_its_version
 def test_what_is_hardly_meant_is_doubted(
     settings: Any, options: dict[str, Any], id: str, message: str
 ) -> None:
-    settings.TASKS = {"a": ours(["mail"], **options)}
+    settings.TASKS = {"a": ours(["mail"]) | {"OPTIONS": options}}
 
     told = found()
 
@@ -266,7 +266,7 @@ def test_a_queue_beside_the_requests_transactions_is_doubted(
     [(id, message)] = found()
     settings.TASKS = {"a": ours([])}
 
-    assert (id, "'default' has ATOMIC_REQUESTS" in message) == ("leasequeue.W005", True)
+    assert (id, "'default'] has ATOMIC_REQUESTS" in message) == ("leasequeue.W005", True)
     assert found() == []
 
 

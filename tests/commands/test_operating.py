@@ -101,7 +101,7 @@ def test_workers_fails_where_nobody_is_alive(mail: Queue) -> None:
 
 
 def test_pause_and_resume_are_on_record(mail: Queue) -> None:
-    """G64"""
+    """G67"""
     mail.enqueue({})
 
     assert "mail is paused" in run("pause", "mail", "--by", "ada", "--reason", "deploy")
@@ -175,6 +175,8 @@ def test_cancel_says_what_it_didn_t_find(mail: Queue) -> None:
         (100, '["mail"]', ["--no-workers"], ""),
         (0, '["other"]', ["--queue", "mail"], "mail: no worker is alive that serves it"),
         (0, '["mail"]', ["--oldest", "0"], "mail: a task has been visible for"),
+        (0, '["other"]', ["--worker", "w1"], ""),
+        (0, '["mail"]', ["--worker", "w2"], "the worker 'w2' isn't alive"),
     ],
 )
 def test_health_is_for_probes(
@@ -186,7 +188,7 @@ def test_health_is_for_probes(
     if problem:
         assert problem in str(refusal("health", *options))
     else:
-        assert "healthy (mail)" in run("health", *options)
+        assert "healthy (mail" in run("health", *options)
 
 
 def test_a_paused_queue_may_wait(mail: Queue) -> None:

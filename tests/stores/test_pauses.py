@@ -8,9 +8,9 @@ from django_leasequeue.stores.base import Store
 from tests.builders import QUEUE, a_claim, a_task
 from tests.databases import ALIASES
 from tests.stores.conftest import committed
-from tests.waiting import in_thread, wait_for
+from tests.waiting import blocked_sessions, in_thread, wait_for
 
-from .test_mariadb import elsewhere, waiting_sessions
+from .test_mariadb import elsewhere
 
 pytestmark = [
     committed,
@@ -26,7 +26,7 @@ def test_a_pause_waits_for_the_claims_in_flight(store: Store) -> None:
 
     with elsewhere(lambda: a_claim(store)) as end:
         late = in_thread(lambda: store.pause(QUEUE, by=None, reason=None))
-        wait_for(lambda: late.done() or waiting_sessions() > 0)
+        wait_for(lambda: late.done() or blocked_sessions("mariadb") > 0)
         assert not late.done()
         end()
 

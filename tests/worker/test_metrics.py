@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import OperationalError
 from django.test import RequestFactory
 from prometheus_client import CollectorRegistry
 
@@ -22,8 +25,13 @@ pytestmark = on_all
 
 
 @pytest.fixture
-def registry() -> Iterator[CollectorRegistry]:
+def registry(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[CollectorRegistry]:
     """A registry of the test's own, that nothing counts into afterwards."""
+    place = "site" if "site" in request.fixturenames else "postgres"
+    using = request.getfixturevalue(place).using
+    monkeypatch.setattr(metrics, "served_databases", lambda: [using])
     counted = (
         *(signals.attempt_ended, signals.task_retried, signals.task_dead, signals.task_redriven),
         *(signals.task_duplicate, signals.lease_lost),
@@ -87,6 +95,18 @@ def test_a_pause_is_told(site: Site, registry: CollectorRegistry) -> None:
     )
 
 
+def test_a_database_that_is_away_is_told_and_no_error(
+    site: Site, registry: CollectorRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(using: str) -> None:
+        raise OperationalError("connection refused")
+
+    monkeypatch.setattr(metrics, "overview", away)
+
+    told = {"database": site.using}
+    assert registry.get_sample_value("leasequeue_database_up", told) == 0
+
+
 @pytest.fixture
 def default_registry(registry: CollectorRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics, "REGISTRY", registry)
@@ -113,5 +133,19 @@ def test_a_worker_serves_it_on_a_port_or_says_why_not(
 
     call_command("leasequeue_worker", backend=postgres.alias, drain=True, metrics_port=port)
 
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:  # noqa: S310
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
         assert b"python_info" in answer.read()
+
+
+def test_the_alerts_of_the_docs_ask_for_metrics_that_there_are() -> None:
+    """Also those that the page of the docs lists."""
+    docs = Path(__file__).resolve().parents[2] / "docs/recipes"
+    known = Path(metrics.__file__).read_text()
+    counters = re.findall(r'counter\("(\w+)"', known)
+    there = set(re.findall(r'"(leasequeue_\w+)"', known)) | {
+        f"leasequeue_{c}_total" for c in counters
+    }
+
+    for page in ("alerts.yml", "prometheus.md"):
+        asked = set(re.findall(r"\bleasequeue_[a-z_]+", (docs / page).read_text()))
+        assert asked - there == {"leasequeue_worker"} & asked, page

@@ -30,6 +30,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         dest="workers",
         help="Don't mind whether one is alive.",
     )
+    parser.add_argument("--worker", metavar="NAME", help="This one has to be alive, no other.")
     add_json(parser)
     add_database(parser)
 
@@ -40,13 +41,14 @@ def run(
     queues: list[str] | None,
     oldest: float,
     workers: bool,
+    worker: str | None,
     json: bool,
     database: str | None,
     **_: Any,
 ) -> None:
     """See the package. Exit status 1 where something is wrong."""
     found = {
-        using: health(using, queues=queues, oldest=oldest, workers=workers)
+        using: health(using, queues=queues, oldest=oldest, workers=workers, worker=worker)
         for using in databases(database)
     }
     if json:

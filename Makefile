@@ -2,7 +2,7 @@
 
 RUN = python3 -m example_project
 
-.PHONY: help demo reset smoke test chaos soak acceptance nightly million lint types format matrix constraints ci
+.PHONY: help demo reset smoke test chaos soak bench micro acceptance nightly million lint types format matrix constraints ci
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-12s %s\n", $$1, $$2}' Makefile
@@ -24,6 +24,12 @@ chaos:  ## Workers and clients under faults, then a checker; ARGS="--seconds 600
 
 soak:  ## A worker under a steady load; ARGS="--minutes 60"
 	$(RUN) soak $(ARGS)
+
+bench:  ## Ours beside its peers and bare SQL, into docs/benchmarks.md; 5 minutes; ARGS="--rounds 3"
+	$(RUN) bench $(ARGS)
+
+micro:  ## Claim, complete, enqueue and the worker, in microseconds; ARGS="-k claim" goes to pytest
+	$(RUN) bench micro $(ARGS)
 
 acceptance:  ## Django's own tests of task backends, run against ours
 	$(RUN) tox run -e acceptance

@@ -6,11 +6,13 @@
 Both install what they need into ``.venv-example`` in the clone, and start a private PostgreSQL
 unless DATABASE_URL names a database. The tests start a private MariaDB, too: where none is there
 root gets it from apt, others do without (MARIADB=no: so does root). Nothing but Python has to be
-there. For contributors, tox, and what takes minutes (docs/reliability.md):
+there. For contributors, tox, and what takes minutes (docs/reliability.md,
+docs/benchmarks.md):
 
     python3 -m example_project tox run -e lint
     python3 -m example_project chaos --seconds 180
     python3 -m example_project soak --minutes 20
+    python3 -m example_project bench
 """
 
 from __future__ import annotations
@@ -25,9 +27,13 @@ MODULES: Final = {
     "test": "pytest",
     "chaos": "tests.chaos",
     "soak": "tests.chaos.soak",
+    "bench": "benchmarks",
     "tox": "tox",
 }
-EXTRAS: Final = {command: {"demo", "test"} for command in MODULES} | {"tox": {"matrix"}}
+EXTRAS: Final = {command: {"demo", "test"} for command in MODULES} | {
+    "bench": {"demo", "test", "bench", "postgres"},
+    "tox": {"matrix"},
+}
 # The suite waits more than it computes: four processes share it, each with databases of its own.
 # Whoever asks for some tests gets one process, with a debugger and an order that can be read.
 ALL_TESTS: Final = ["-n", "4", "--dist", "worksteal"]

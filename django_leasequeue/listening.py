@@ -52,7 +52,7 @@ class ListeningSleeper(Sleeper):
             if not self.deaf:
                 self.session.execute(
                     "SELECT pg_advisory_lock_shared(%s, hashtext(q)) FROM unnest(%s::text[]) q",
-                    [LOCK_CLASS, sorted(self.queues - self.muted)],
+                    [LOCK_CLASS, sorted(self.queues)],
                 )
 
     def withdraw(self) -> None:

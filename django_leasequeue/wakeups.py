@@ -24,6 +24,7 @@ same instant, or another queue of the same hash, makes a needless notification, 
 
 from __future__ import annotations
 
+import logging
 import threading
 import weakref
 from abc import ABC, abstractmethod
@@ -33,7 +34,9 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Any, Final, Self
 
-from django.db import connections
+from django.db import Error, connections
+
+logger = logging.getLogger("django_leasequeue")
 
 CHANNEL: Final = "leasequeue"
 LOCK_CLASS: Final = 1_279_611_985  # any number: it keeps our advisory locks apart from a site's
@@ -52,25 +55,29 @@ SELECT CASE WHEN NOT pg_try_advisory_xact_lock(%s, hashtext(%s))
 
 @dataclass(frozen=True, slots=True)
 class Wake:
-    """Tells those who wait for *queue* to look. Equal wakes of one transaction are sent once.
-
-    ``all``: also those who have muted it.
-    """
+    """Tells those who wait for *queue* to look. Equal wakes of one transaction are sent once."""
 
     using: str
     queue: str
-    all: bool = False
 
     def __call__(self) -> None:
         for sleeper in list(asleep):
             if sleeper.using == self.using and self.queue in sleeper.queues:
                 sleeper.wake()
         if on_postgresql(self.using):
-            with connections[self.using].cursor() as cursor:
-                if self.all:
-                    cursor.execute("SELECT pg_notify(%s, %s)", [CHANNEL, self.queue])
-                    return
+            self.notify(connections[self.using])
+
+    def notify(self, connection: Any) -> None:
+        """Tell other processes; where that fails they find out by themselves, at their next look.
+
+        It is after the commit: an error would say of what is stored that it isn't.
+        """
+        try:
+            with connection.cursor() as cursor:
                 cursor.execute(NOTIFY, [LOCK_CLASS, self.queue, CHANNEL, self.queue])
+        except Error as error:
+            logger.warning("nobody could be told that queue=%s has work: %s", self.queue, error)
+            connection.close_if_unusable_or_obsolete()
 
 
 class Sleeper(ABC):
@@ -82,8 +89,6 @@ class Sleeper(ABC):
     def __init__(self, using: str, queues: Sequence[str]) -> None:
         self.using = using
         self.queues = frozenset(queues)
-        # Queues of which an enqueue is nothing to wake up for: nothing may be claimed from them.
-        self.muted: frozenset[str] = frozenset()
 
     def __enter__(self) -> Self:
         asleep.add(self)

@@ -85,21 +85,6 @@ def test_nobody_is_notified_while_nobody_sleeps(
     assert heard(notes) == []
 
 
-def test_a_sleeper_that_has_muted_a_queue_hears_of_its_resumption_only(
-    queue: Queue, notes: psycopg.Connection[Any]
-) -> None:
-    """G32: Else each enqueue to a paused queue would wake all its workers, for nothing."""
-    with queue.borrowed_sleeper() as sleeper:
-        sleeper.muted = frozenset({queue.name})
-        queue.pause()
-        with sleeper:
-            queue.enqueue({})
-            assert heard(notes) == []
-
-            queue.resume()
-            assert heard(notes) == [queue.name]
-
-
 def test_many_enqueues_of_one_transaction_notify_once_and_after_the_commit(
     queue: Queue, notes: psycopg.Connection[Any]
 ) -> None:
@@ -186,3 +171,24 @@ def test_a_poll_sleeps_in_a_process_with_more_than_a_thousand_files_open() -> No
         for number in held:
             os.close(number)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_what_is_stored_is_enqueued_though_nobody_can_be_told(
+    queue: Queue, caplog: pytest.LogCaptureFixture
+) -> None:
+    """G31: the session is cut between the commit and the notification."""
+
+    def cut_off() -> None:
+        other = connection.copy()
+        with other.cursor() as cursor:
+            cursor.execute("SELECT pg_terminate_backend(%s, 5000)", [session])
+        other.close()
+
+    with transaction.atomic():
+        session = connection.connection.info.backend_pid
+        transaction.on_commit(cut_off)
+        queue.enqueue({})
+    queue.enqueue({})
+
+    assert queue.depth().visible == 2
+    assert "nobody could be told that queue=emails has work" in caplog.text

@@ -10,29 +10,9 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Final
 
-from . import (
-    advance_tokens,
-    cancel,
-    erase,
-    health,
-    pause,
-    prune,
-    rebuild,
-    resume,
-    status,
-    task,
-    verify,
-    workers,
-)
+from . import advance_tokens, erase, prune, rebuild, verify
 
 VERBS: Final[Mapping[str, ModuleType]] = {
-    "status": status,
-    "workers": workers,
-    "health": health,
-    "pause": pause,
-    "resume": resume,
-    "task": task,
-    "cancel": cancel,
     "prune": prune,
     "erase": erase,
     "verify": verify,

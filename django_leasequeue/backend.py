@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from inspect import iscoroutinefunction
@@ -115,6 +115,9 @@ class LeaseQueueBackend(LeaseTaskBackend):
     def __init__(self, alias: str, params: dict[str, Any]) -> None:
         super().__init__(alias, params)
         self.opened: dict[str, Queue] = {}
+        # The last one of each function: tasks are frozen, and to look at one costs as much as to
+        # look at its arguments.
+        self.validated: dict[Callable[..., Any], Task[..., Any]] = {}
 
     @cached_property
     def store(self) -> Store:
@@ -143,7 +146,10 @@ class LeaseQueueBackend(LeaseTaskBackend):
             RefusedTaskError: the task or an argument can't be stored; nothing was.
             QueueUnavailableError: the database can't be reached.
         """
-        self.validate_task(task)
+        if self.validated.get(task.func) is not task:
+            self.validate_task(task)
+            if not isinstance(task.run_after, datetime):  # with USE_TZ its meaning may change
+                self.validated[task.func] = task
         ours = lease_task(task)
         call = {"args": json_value(args), "kwargs": json_value(kwargs)}
         with refusals("Unsupported type or value: "):  # Django's words, then where it is

@@ -52,7 +52,7 @@ class ListeningSleeper(Sleeper):
             if not self.deaf:
                 self.session.execute(
                     "SELECT pg_advisory_lock_shared(%s, hashtext(q)) FROM unnest(%s::text[]) q",
-                    [LOCK_CLASS, sorted(self.queues)],
+                    [LOCK_CLASS, sorted(self.queues - self.muted)],
                 )
 
     def withdraw(self) -> None:

@@ -307,3 +307,71 @@ class Tally(models.Model):
 
     def __str__(self) -> str:
         return f"{self.queue}: {self.count} {self.kind}"
+
+
+class Pause(models.Model):
+    """A time in which nothing was, or is, claimed from a queue: who began and ended it, and why.
+
+    ``paused_queue`` is the queue's name while it lasts, NULL from then on: so that there is one at
+    a time, and a claim finds it in a table of none to a few.
+    """
+
+    id = models.BigAutoField(_("number"), primary_key=True)
+    queue = ExactCharField(_("queue"), max_length=CHARACTERS_MAX["queue"])
+    paused_queue = ExactCharField(max_length=CHARACTERS_MAX["queue"], null=True, editable=False)
+    paused_at = Instant(_("paused at"))
+    paused_by = ExactCharField(_("paused by"), max_length=CHARACTERS_MAX["by"], null=True)
+    reason = ExactCharField(_("reason"), max_length=CHARACTERS_MAX["reason"], null=True)
+    resumed_at = Instant(_("resumed at"), null=True)
+    resumed_by = ExactCharField(_("resumed by"), max_length=CHARACTERS_MAX["by"], null=True)
+    resume_reason = ExactCharField(
+        _("reason of the resumption"), max_length=CHARACTERS_MAX["reason"], null=True
+    )
+
+    class Meta:
+        db_table = "leasequeue_pause"
+        verbose_name = _("pause")
+        verbose_name_plural = _("pauses")
+        default_permissions = ("view",)
+        permissions = [("pause_queue", _("Can pause and resume queues"))]
+        constraints = [
+            models.UniqueConstraint(fields=["paused_queue"], name="leasequeue_pause_queue")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.queue}: {self.paused_at:%Y-%m-%d %H:%M:%S}"
+
+
+class Overview(Pause):
+    """The page of all queues in the admin, which hangs there on a model like any other."""
+
+    class Meta:
+        proxy = True
+        verbose_name = _("queue")
+        verbose_name_plural = _("queues")
+        default_permissions = ("view",)
+
+
+class Worker(models.Model):
+    """A worker as it last told of itself, for people to look at; nothing else depends on it.
+
+    ``queues`` is a JSON list of names, ``tasks`` one of what runs: see ``registry``.
+    """
+
+    name = ExactCharField(_("name"), max_length=CHARACTERS_MAX["worker"], primary_key=True)
+    host = ExactCharField(_("host"), max_length=255)
+    pid = models.IntegerField(_("process"))
+    threads = models.IntegerField(_("threads"))
+    queues = models.TextField(_("queues"))
+    started_at = Instant(_("started at"))
+    seen_at = Instant(_("last seen at"))
+    tasks = models.TextField(_("running tasks"))
+
+    class Meta:
+        db_table = "leasequeue_worker"
+        verbose_name = _("worker")
+        verbose_name_plural = _("workers")
+        default_permissions = ("view",)
+
+    def __str__(self) -> str:
+        return str(self.name)

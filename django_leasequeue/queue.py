@@ -31,6 +31,7 @@ from .records import (
     Disposition,
     EnqueuedTask,
     NewTask,
+    Paused,
     RedriveBatch,
     Slots,
     Stats,
@@ -162,12 +163,16 @@ class Queue(AsyncQueueMixin):
     def store_all(self, admitted: Sequence[Admitted]) -> list[EnqueuedTask]:
         with self.reached():
             stored = self.store.enqueue(self.name, admitted)
-        if not all(task.duplicate for task in stored):
+        duplicates = [task for task in stored if task.duplicate]
+        for task in duplicates:
+            facts = {"using": self.using, "queue": self.name, "task": task}
+            signals.task_duplicate.send_robust(type(self), **facts)
+        if len(duplicates) < len(stored):
             self.wake()
         return stored
 
     def claim(self, *, worker: str, limit: int = 1) -> list[Lease]:
-        """Lease up to *limit* visible tasks, in order, without waiting.
+        """Lease up to *limit* visible tasks, in order, without waiting; none while paused.
 
         Raises:
             InvalidTaskError: the worker's name can't be stored, or *limit* is below 1.
@@ -497,6 +502,44 @@ class Queue(AsyncQueueMixin):
         with self.reached():
             return self.store.cancel(self.name, wanted, tenant=tenant, by=by, reason=reason)
 
+    def pause(self, *, by: str | None = None, reason: str | None = None) -> bool:
+        """Let nothing be claimed until ``resume``; enqueueing, and what runs already, go on.
+
+        Once this has returned, no claim leases anything, not even one that had begun; inside
+        ``atomic`` once that is committed, and claims from all queues wait for it.
+
+        Args:
+            by, reason: who and why, for the record; at most 200 and 1000 characters.
+
+        Returns:
+            False where the queue is paused already: its record stays as it was.
+
+        Raises:
+            InvalidTaskError: *by* or *reason* can't be stored; the queue isn't paused.
+            QueueUnavailableError: the database can't be reached.
+        """
+        by, reason = validation.remark("by", by), validation.remark("reason", reason)
+        with self.reached():
+            return self.store.pause(self.name, by=by, reason=reason)
+
+    def resume(self, *, by: str | None = None, reason: str | None = None) -> bool:
+        """Let tasks be claimed again, and wake who waits for them; see ``pause``.
+
+        Returns:
+            False where the queue isn't paused.
+        """
+        by, reason = validation.remark("by", by), validation.remark("reason", reason)
+        with self.reached():
+            resumed = self.store.resume(self.name, by=by, reason=reason)
+        if resumed:
+            self.store.on_commit(Wake(self.using, self.name, all=True))
+        return resumed
+
+    def paused(self) -> Paused | None:
+        """Since when the queue is paused, by whom and why; None where it isn't."""
+        with self.reached():
+            return self.store.pauses().get(self.name)
+
     def erase(self, life: UUID | str, *, by: str | None = None, reason: str | None = None) -> bool:
         """Blank payload, details, results and errors of one life, in the log too, on record.
 
@@ -561,6 +604,9 @@ class Queue(AsyncQueueMixin):
     aredrive_all = twin(redrive_all)
     acancel = twin(cancel)
     acancel_many = twin(cancel_many)
+    apause = twin(pause)
+    aresume = twin(resume)
+    apaused = twin(paused)
     aerase = twin(erase)
     adepth = twin(depth)
     astats = twin(stats)

@@ -168,3 +168,12 @@ class RedriveBatch:
     redriven: int
     skipped: Mapping[str, str] = field(default_factory=dict)
     left: Slots | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Paused:
+    """That nothing is claimed from a queue: since when, by whom, and why."""
+
+    at: datetime
+    by: str | None
+    reason: str | None

@@ -24,3 +24,11 @@ task_redriven = Signal()
 
 lease_lost = Signal()
 """A call was refused because its lease isn't live. Arguments: ``lease``, ``reason``."""
+
+attempt_ended = Signal()
+"""A worker has recorded how an attempt ended. Arguments: ``lease``, ``outcome`` (acked, retried,
+dead, dropped, released, or lost where the lease was), ``seconds`` that the task ran."""
+
+task_duplicate = Signal()
+"""An enqueue met a held id or a live key; sent at once, before any commit. Arguments: ``using``,
+``queue``, ``task`` (the EnqueuedTask that is held)."""

@@ -55,10 +55,14 @@ SELECT CASE WHEN NOT pg_try_advisory_xact_lock(%s, hashtext(%s))
 
 @dataclass(frozen=True, slots=True)
 class Wake:
-    """Tells those who wait for *queue* to look. Equal wakes of one transaction are sent once."""
+    """Tells those who wait for *queue* to look. Equal wakes of one transaction are sent once.
+
+    ``all``: also those who have muted it.
+    """
 
     using: str
     queue: str
+    all: bool = False
 
     def __call__(self) -> None:
         for sleeper in list(asleep):
@@ -74,7 +78,10 @@ class Wake:
         """
         try:
             with connection.cursor() as cursor:
-                cursor.execute(NOTIFY, [LOCK_CLASS, self.queue, CHANNEL, self.queue])
+                if self.all:
+                    cursor.execute("SELECT pg_notify(%s, %s)", [CHANNEL, self.queue])
+                else:
+                    cursor.execute(NOTIFY, [LOCK_CLASS, self.queue, CHANNEL, self.queue])
         except Error as error:
             logger.warning("nobody could be told that queue=%s has work: %s", self.queue, error)
             connection.close_if_unusable_or_obsolete()
@@ -89,6 +96,8 @@ class Sleeper(ABC):
     def __init__(self, using: str, queues: Sequence[str]) -> None:
         self.using = using
         self.queues = frozenset(queues)
+        # Queues of which an enqueue is nothing to wake up for: nothing may be claimed from them.
+        self.muted: frozenset[str] = frozenset()
 
     def __enter__(self) -> Self:
         asleep.add(self)

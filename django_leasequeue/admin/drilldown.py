@@ -13,17 +13,15 @@ from typing import Any, Final
 
 from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.views.main import ChangeList
-from django.db.models import Max, Min, QuerySet
 from django.utils.formats import date_format
 from django.utils.text import capfirst
 from django.utils.translation import gettext
 
 from ..fields import Instant
 from ..models import TaskTransition
-from ..transitions import Kind
+from ..overview.rates import position_at
 from .wording import local
 
-DATED_BACK: Final = (Kind.LAPSED, Kind.DEAD)
 LEVELS: Final = ("at__year", "at__month", "at__day")
 FORMATS: Final = ("Y", "YEAR_MONTH_FORMAT", "MONTH_DAY_FORMAT")
 
@@ -81,18 +79,3 @@ class LogChangeList(ChangeList):
 
 def parts(day: date) -> tuple[int, int, int]:
     return day.year, day.month, day.day
-
-
-def position_at(log: QuerySet[TaskTransition], moment: datetime) -> int:
-    """The first position written at or after *moment*; behind the end where there is none."""
-    ends = log.aggregate(first=Min("pk"), last=Max("pk"))
-    low, high = ends["first"] or 0, (ends["last"] or 0) + 1
-    while low < high:
-        middle = (low + high) // 2
-        rows = log.filter(pk__gte=middle, pk__lt=high).exclude(kind__in=DATED_BACK)
-        row = rows.order_by("pk").only("at").first()
-        if row is None or row.at >= moment:
-            high = middle
-        else:
-            low = row.pk + 1
-    return low

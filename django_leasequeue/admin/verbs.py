@@ -107,16 +107,20 @@ CANCEL: Final = Verb(
 )
 
 
-class SelectionForm(forms.Form):
-    """What an operator confirms. A subclass adds ``until``: what came later isn't meant by it."""
-
-    reason = forms.CharField(
+def reason_field() -> forms.CharField:
+    return forms.CharField(
         label=_("Reason (optional)"),
         help_text=_("Kept on record with your name."),
         required=False,
         max_length=500,
         widget=forms.Textarea(attrs={"rows": 2, "cols": 60}),
     )
+
+
+class SelectionForm(forms.Form):
+    """What an operator confirms. A subclass adds ``until``: what came later isn't meant by it."""
+
+    reason = reason_field()
 
 
 @dataclass(kw_only=True)
@@ -143,7 +147,7 @@ class Outcome:
 def carry_out(verb: Verb, tasks: QuerySet[Task], *, user: Any, reason: str) -> Outcome:
     """Move *tasks*, any number of them; each chunk is on record as soon as it has moved."""
     outcome = Outcome(verb=verb)
-    by = f"{user.get_username()[:150]} (user {user.pk})"  # a site's own may be longer than we keep
+    by = who(user)
     for chunk in in_chunks(tasks):
         moved: list[Task] = []
         for name, group in grouped(chunk).items():
@@ -156,6 +160,13 @@ def carry_out(verb: Verb, tasks: QuerySet[Task], *, user: Any, reason: str) -> O
         outcome.moved += len(moved)
         note(verb, moved, user, reason)
     return outcome
+
+
+def who(user: Any) -> str:
+    """*user*, for the record."""
+    return (
+        f"{user.get_username()[:150]} (user {user.pk})"  # a site's own may be longer than we keep
+    )
 
 
 def in_chunks(tasks: QuerySet[Task]) -> Iterator[list[Task]]:

@@ -26,7 +26,7 @@ from django.dispatch import Signal
 from .. import signals
 from ..errors import LostReason
 from ..lease import Lease
-from ..records import Admitted, All, Depth, EnqueuedTask, RedriveBatch, Slots
+from ..records import Admitted, All, Depth, EnqueuedTask, Paused, RedriveBatch, Slots
 from ..transitions import Kind, TaskRecord, Transition, lost_reason
 
 REFUSED: Final = "refused"  # what the tallies call the calls on lost leases
@@ -105,7 +105,10 @@ class Store(ABC):
 
     @abstractmethod
     def claim(self, queue: str, *, worker: str, limit: int) -> list[Lease]:
-        """Lease up to *limit* visible tasks, in the queue's order; never waits for a row lock."""
+        """Lease up to *limit* visible tasks, in the queue's order; never waits for a row lock.
+
+        None while the queue is paused.
+        """
 
     @abstractmethod
     def heartbeat(self, lease: Lease, details: str | None) -> Lease | None:
@@ -162,6 +165,21 @@ class Store(ABC):
         self, queue: str, ids: Sequence[str], *, tenant: str, by: str | None, reason: str | None
     ) -> set[str]:
         """Take held tasks away; the ids of those that were held."""
+
+    @abstractmethod
+    def pause(self, queue: str, *, by: str | None, reason: str | None) -> bool:
+        """Let nothing be claimed; False where that is so already.
+
+        Waits for claims in flight: once this is committed, none of them leases anything.
+        """
+
+    @abstractmethod
+    def resume(self, queue: str, *, by: str | None, reason: str | None) -> bool:
+        """Let tasks be claimed again; False where they may be already."""
+
+    @abstractmethod
+    def pauses(self) -> Mapping[str, Paused]:
+        """The paused queues of this database."""
 
     @abstractmethod
     def erase(self, queue: str, life: UUID, *, by: str | None, reason: str | None) -> bool:

@@ -108,6 +108,10 @@ class FoldingStore(Store):
         """Remember that *tenant* was served last, by the lease *token*."""
 
     @abstractmethod
+    def may_claim(self, queue: str) -> bool:
+        """Whether *queue* isn't paused, and won't be before this move has ended."""
+
+    @abstractmethod
     def rewrite(self, rows: Sequence[Transition]) -> None:
         """Write what an erasure leaves of *rows* in their places, and of their life's effects."""
 
@@ -199,6 +203,8 @@ class FoldingStore(Store):
         """Lease up to *limit* tasks of those that are written down as visible."""
         with self.moving() as now:
             leases: list[Lease] = []
+            if not self.may_claim(queue):
+                return leases
             for task in self.in_turn(queue, now):
                 leases.append(self.lease(task, worker, now))
                 if len(leases) == limit:

@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from ..records import All, Depth
+from ..records import All, Depth, Paused
 from ..transitions import Kind, State, TaskRecord, Transition, as_of, overdue
 from .base import BATCH, Answer, Clock, Pruned
 from .folding import FoldingStore
@@ -36,6 +36,7 @@ class MemoryStore(FoldingStore):
         self.names: dict[Name, UUID] = {}
         self.turns: dict[str, str] = {}
         self.tallies: Counter[tuple[str, str]] = Counter()
+        self.paused: dict[str, Paused] = {}
 
     def now(self) -> datetime:
         # The process is the database here.
@@ -153,6 +154,22 @@ class MemoryStore(FoldingStore):
 
     def take_turn(self, queue: str, tenant: str, token: int) -> None:
         self.turns[queue] = tenant
+
+    def may_claim(self, queue: str) -> bool:
+        return queue not in self.paused
+
+    def pause(self, queue: str, *, by: str | None, reason: str | None) -> bool:
+        with self.mutex:
+            new = Paused(at=self.now(), by=by, reason=reason)
+            return self.paused.setdefault(queue, new) is new
+
+    def resume(self, queue: str, *, by: str | None, reason: str | None) -> bool:
+        with self.mutex:
+            return self.paused.pop(queue, None) is not None
+
+    def pauses(self) -> Mapping[str, Paused]:
+        with self.mutex:
+            return dict(self.paused)
 
     def history(self, lives: Iterable[UUID], *, since: int = 0) -> list[Transition]:
         wanted = set(lives)

@@ -23,9 +23,9 @@ from django.db.models import Count, F, Min, Q, QuerySet
 
 from ..lease import Lease
 from ..models import Effect, Task, TaskTransition, Turn, dead_at
-from ..records import Admitted, All, Depth, EnqueuedTask
+from ..records import Admitted, All, Depth, EnqueuedTask, Paused
 from ..transitions import NOTHING, Kind, State, TaskRecord, Transition, as_of
-from . import pruning, tallies
+from . import pauses, pruning, tallies
 from .base import BATCH, REPEATS_MAX, Pruned
 from .folding import FoldingStore, move
 from .mending import lane, row_of
@@ -243,6 +243,22 @@ class PortableStore(FoldingStore):
         turns, stamp = Turn.objects.using(self.using), place.stamp + 1 if place else 1
         turns.create(queue=queue, stamp=stamp, token=token, tenant=tenant)
         turns.filter(queue=queue, stamp__lt=stamp - TURNS_KEPT).delete()
+
+    def may_claim(self, queue: str) -> bool:
+        return pauses.may_claim(self.using, queue)
+
+    @move
+    def pause(self, queue: str, *, by: str | None, reason: str | None) -> bool:
+        with self.moving():
+            return pauses.pause(self.using, queue, self.now, by=by, reason=reason)
+
+    @move
+    def resume(self, queue: str, *, by: str | None, reason: str | None) -> bool:
+        with self.moving() as now:
+            return pauses.resume(self.using, queue, now, by=by, reason=reason)
+
+    def pauses(self) -> Mapping[str, Paused]:
+        return pauses.pauses(self.using)
 
     def heartbeat(self, lease: Lease, details: str | None) -> Lease | None:
         try:

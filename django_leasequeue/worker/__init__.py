@@ -55,6 +55,7 @@ from .finisher import Finisher
 from .heartbeats import Heartbeats
 from .names import HeldName
 from .outage import Outage
+from .presence import Presence
 from .readiness import (
     CannotStartError,
     refuse_old_servers,
@@ -153,7 +154,8 @@ class Worker:
             poll_interval=options.poll_interval if poll_interval is None else poll_interval,
             stopping=self.stopping,
         )
-        self.upkeep = Upkeep(self.name, self.queues, options.retention)
+        self.presence = Presence(self.name, self.queues, threads, self.deliveries, self.sleeper)
+        self.upkeep = Upkeep(self.name, self.queues, options.retention, self.presence)
 
     def run(self) -> int:
         """Work; return when there is nothing more to do, or a stop was asked for.
@@ -300,6 +302,7 @@ class Worker:
             "started worker=%s queues=%s threads=%d database=%s",
             *(self.name, queues, self.threads, database),
         )
+        self.presence.begin()
 
     def take_name(self, held: HeldName) -> bool:
         """Hold the configured name, and take back what its last bearer had leased."""

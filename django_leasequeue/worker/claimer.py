@@ -118,6 +118,8 @@ class Claimer:
             sent_at = time.monotonic()
             leases = source.claim(worker=self.name, limit=int(limit))
             new = [self.delivery(source, lease, sent_at) for lease in leases]
+            if new:
+                self.sleeper.muted -= {source.name}
             self.read_histories(source, new)
             self.left -= len(new)
             self.give_back(self.deliveries.add(new))

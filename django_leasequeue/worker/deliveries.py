@@ -292,6 +292,10 @@ class Deliveries:
     def all_in_hand(self) -> list[Delivery]:
         return [*self.waiting, *self.running, *self.launching, *self.afloat, *self.finishing]
 
+    def at_work(self) -> list[Delivery]:
+        with self.lock:
+            return [*self.running, *self.launching, *self.afloat]
+
     def all_stuck(self) -> bool:
         """Whether no thread is left that could take another task, now or later."""
         with self.lock:

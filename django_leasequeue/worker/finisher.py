@@ -20,6 +20,7 @@ from django_leasequeue.failure import printed, summary, type_path
 from django_leasequeue.lease import Lease
 from django_leasequeue.queue import DISPOSITIONS, Queue
 from django_leasequeue.records import Disposition
+from django_leasequeue.signals import attempt_ended
 from django_leasequeue.transitions import Kind, Transition, ended_by
 from django_leasequeue.validation import result_text
 
@@ -241,6 +242,7 @@ def say(word: str, outcome: Outcome, why: str = "") -> None:
         "%s queue=%s id=%s attempt=%d token=%d in=%.3fs%s",
         *(word, lease.queue, lease.id, lease.attempt, lease.token, outcome.seconds, why),
     )
+    attempt_ended.send_robust(Finisher, lease=lease, outcome=word, seconds=outcome.seconds)
 
 
 def say_lost(outcome: Outcome, reason: LostReason) -> None:

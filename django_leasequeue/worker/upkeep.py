@@ -2,7 +2,8 @@
 
 It prunes as ``OPTIONS["retention"]`` says, whether or not there is work: a queue that is never
 empty is the one whose log grows. And it adds the calls that were refused to the tallies, which a
-refused call can't do itself: its transaction is rolled back, or was never meant to write.
+refused call can't do itself: its transaction is rolled back, or was never meant to write. And it
+keeps the worker's presence in the registry.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from django_leasequeue.stores.base import REFUSED
 from django_leasequeue.transitions import Kind
 
 from .outage import OUTAGE
+from .presence import Presence
 from .sessions import Session
 
 IDLE_SECONDS: Final = 5.0
@@ -41,8 +43,15 @@ logger = logging.getLogger("django_leasequeue")
 class Upkeep:
     """Counts refusals, and prunes, for the *queues* that the worker *name* serves."""
 
-    def __init__(self, name: str, queues: Sequence[Queue], retention: Mapping[Kind, float]) -> None:
+    def __init__(
+        self,
+        name: str,
+        queues: Sequence[Queue],
+        retention: Mapping[Kind, float],
+        presence: Presence | None = None,
+    ) -> None:
         self.name = name
+        self.presence = presence
         self.store = queues[0].store
         self.queues = [queue.name for queue in queues]
         self.retention = retention
@@ -66,6 +75,8 @@ class Upkeep:
         try:
             while not self.stopping.wait(self.turn()):
                 session.tidy()
+            if self.presence:
+                self.presence.end()
             self.tell_refusals()
         except OUTAGE as error:
             logger.warning("refusals that were not counted: %s", error)
@@ -80,6 +91,8 @@ class Upkeep:
 
     def turn(self) -> float:
         """Do what there is to do, a batch at most; how long to pause after it, in seconds."""
+        if self.presence:
+            self.presence.keep()
         began_at = time.monotonic()
         if began_at - self.began_at >= ANEW_SECONDS:
             self.walk = self.begin()

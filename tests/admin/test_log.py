@@ -11,8 +11,8 @@ from django.test.utils import CaptureQueriesContext
 
 from django_leasequeue import Queue
 from django_leasequeue.admin import log as log_pages
-from django_leasequeue.admin.drilldown import position_at
 from django_leasequeue.models import TaskTransition
+from django_leasequeue.overview.rates import position_at
 from tests.admin.desk import Answer, Desk, MakeDesk, a_dead_letter, log_of, poll
 
 DAY = 86_400

@@ -10,9 +10,10 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError, call_command
 from django.core.management.base import SystemCheckError
 from django.db import connections
+from django.db.migrations.recorder import MigrationRecorder
 
-from django_leasequeue import Queue, QueuePolicy
-from django_leasequeue.checks import check_backends, check_skip_locked
+from django_leasequeue import Queue, QueuePolicy, checks
+from django_leasequeue.checks import check_backends, check_listening, check_skip_locked
 from django_leasequeue.compat import task_backends
 from django_leasequeue.conf import Options, options_for, parse
 from tests.databases import ALIASES
@@ -207,3 +208,102 @@ def test_a_database_that_can_not_step_over_locked_rows_is_named_with_its_version
     [error] = check_skip_locked(connection)
     assert error.id == "leasequeue.E004"
     assert f"{connection.display_name} {connection.get_database_version()[0]}" in error.msg
+
+
+@pytest.mark.django_db(databases=ALIASES)
+@pytest.mark.parametrize(
+    ("options", "id", "message"),
+    [
+        ({"policy": {"visibility": 1}}, "W002", "['policy']: a visibility of 1 s leaves"),
+        ({"queues": {"mail": {"visibility": 2}}}, "W002", "['queues']['mail']: a visibility of 2"),
+        ({"policy": {"backoff_cap": 1}}, "W003", "backoff_cap (1) is below backoff_base (5)"),
+    ],
+)
+def test_what_is_hardly_meant_is_doubted(
+    settings: Any, options: dict[str, Any], id: str, message: str
+) -> None:
+    settings.TASKS = {"a": ours(["mail"]) | {"OPTIONS": options}}
+
+    told = found()
+
+    assert f"leasequeue.{id}" in [known for known, _ in told]
+    assert any(message in text for _, text in told)
+
+
+@pytest.mark.django_db(databases=ALIASES)
+def test_a_queue_named_twice_in_one_database_is_doubted(settings: Any) -> None:
+    settings.TASKS = {
+        "a": ours(["mail", "orders"]),
+        "b": ours(["mail"]),
+        "elsewhere": ours(["mail"], using="sqlite"),
+    }
+
+    [(id, message)] = found()
+
+    assert id == "leasequeue.W001"
+    assert "'mail' in the database 'default' is named more than once: TASKS['a']" in message
+
+
+@pytest.mark.django_db(databases=ALIASES)
+def test_a_wait_that_outlasts_a_lease_is_doubted(
+    settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"transaction_mode": "IMMEDIATE", "timeout": 30}
+    monkeypatch.setitem(connections["sqlite"].settings_dict, "OPTIONS", options)
+    settings.TASKS = {"a": ours([], using="sqlite")}
+
+    [(id, message)] = found()
+
+    assert (id, "['timeout'] is 30" in message) == ("leasequeue.W004", True)
+
+
+@pytest.mark.django_db(databases=ALIASES)
+def test_a_queue_beside_the_requests_transactions_is_doubted(
+    settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(connections["default"].settings_dict, "ATOMIC_REQUESTS", True)
+    settings.TASKS = {"a": ours([], using="sqlite")}
+    [(id, message)] = found()
+    settings.TASKS = {"a": ours([])}
+
+    assert (id, "'default'] has ATOMIC_REQUESTS" in message) == ("leasequeue.W005", True)
+    assert found() == []
+
+
+@pytest.mark.django_db
+def test_a_proxy_that_swallows_notifications_is_named(
+    settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.TASKS = {"a": ours([])}
+    options = parse("a", settings.TASKS["a"])
+    if connections["default"].vendor != "postgresql":
+        pytest.skip("DATABASE_URL is not a PostgreSQL")
+    monkeypatch.setattr(checks, "is_direct", lambda connection: False)
+
+    [doubt] = check_listening("a", options)
+
+    assert (doubt.id, "through 'default'" in doubt.msg) == ("leasequeue.W006", True)
+
+
+@pytest.mark.django_db(databases=ALIASES)
+def test_pending_migrations_are_named_but_to_who_is_about_to_make_them(
+    settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.TASKS = {"a": ours([])}
+    MigrationRecorder(connections["default"]).record_unapplied("leasequeue", "0007_erase")
+
+    [(id, message)] = found()
+    monkeypatch.setattr("sys.argv", ["manage.py", "migrate"])
+
+    assert (id, "0007_erase" in message) == ("leasequeue.W007", True)
+    assert found() == []
+
+
+@pytest.mark.django_db
+def test_the_checks_that_need_no_server_ask_none(
+    settings: Any, django_assert_num_queries: Any
+) -> None:
+    settings.TASKS = {"a": ours(["mail"])}
+
+    with django_assert_num_queries(0):
+        assert list(check_backends(None)) == []

@@ -39,6 +39,9 @@ CALLS: Final[list[Callable[..., Any]]] = [
     *(Queue.complete, Queue.complete_many, Queue.fail, Queue.release, Queue.adopt, Queue.cancel),
     *(
         Queue.cancel_many,
+        Queue.pause,
+        Queue.resume,
+        Queue.paused,
         Queue.erase,
         Queue.dead_letters,
         Queue.redrive,

@@ -85,6 +85,21 @@ def test_nobody_is_notified_while_nobody_sleeps(
     assert heard(notes) == []
 
 
+def test_a_sleeper_that_has_muted_a_queue_hears_of_its_resumption_only(
+    queue: Queue, notes: psycopg.Connection[Any]
+) -> None:
+    """G32: Else each enqueue to a paused queue would wake all its workers, for nothing."""
+    with queue.borrowed_sleeper() as sleeper:
+        sleeper.muted = frozenset({queue.name})
+        queue.pause()
+        with sleeper:
+            queue.enqueue({})
+            assert heard(notes) == []
+
+            queue.resume()
+            assert heard(notes) == [queue.name]
+
+
 def test_many_enqueues_of_one_transaction_notify_once_and_after_the_commit(
     queue: Queue, notes: psycopg.Connection[Any]
 ) -> None:

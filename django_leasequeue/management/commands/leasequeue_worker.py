@@ -97,6 +97,12 @@ class Command(BaseCommand):
             help="Between two looks where no notification comes. Default: as OPTIONS say.",
         )
         add(
+            "--metrics-port",
+            type=at_least(1, int),
+            metavar="PORT",
+            help="Serve Prometheus there; the second of several processes at the next port.",
+        )
+        add(
             "--no-reload",
             action="store_false",
             dest="reload",
@@ -122,6 +128,8 @@ class Command(BaseCommand):
         wanted = ("name", "threads", "async_tasks", "max_tasks", "drain", "grace", "poll_interval")
         ours = cast("LeaseQueueBackend", task_backends[backend])
         worker = Worker(ours, names, **{option: options[option] for option in wanted})
+        if port := options["metrics_port"]:
+            serve_metrics(port + (options["child"][0] - 1 if options["child"] else 0))
         stop = follow(line, worker) if options["child"] else worker.stop
         reloader = Reloader(worker)
         finite = options["drain"] or (options["max_tasks"] and not options["child"])
@@ -182,6 +190,24 @@ def at_least(minimum: float, number: type[int] | type[float]) -> Callable[[str],
 
     parsed.__name__ = number.__name__  # argparse quotes it: "invalid int value"
     return parsed
+
+
+def serve_metrics(port: int) -> None:
+    """Answer Prometheus on *port*.
+
+    Raises:
+        CommandError: it can't be served there, or the extra isn't installed.
+    """
+    try:
+        from django_leasequeue import metrics  # noqa: PLC0415  an extra
+    except ImportError as error:
+        raise CommandError(
+            f"--metrics-port: pip install django-leasequeue[metrics] ({error})"
+        ) from error
+    try:
+        metrics.serve(port)
+    except OSError as error:
+        raise CommandError(f"--metrics-port {port}: {error}") from error
 
 
 def worker_name(text: str) -> str:

@@ -10,9 +10,29 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Final
 
-from . import advance_tokens, erase, prune, rebuild, verify
+from . import (
+    advance_tokens,
+    cancel,
+    erase,
+    health,
+    pause,
+    prune,
+    rebuild,
+    resume,
+    status,
+    task,
+    verify,
+    workers,
+)
 
 VERBS: Final[Mapping[str, ModuleType]] = {
+    "status": status,
+    "workers": workers,
+    "health": health,
+    "pause": pause,
+    "resume": resume,
+    "task": task,
+    "cancel": cancel,
     "prune": prune,
     "erase": erase,
     "verify": verify,

@@ -18,9 +18,9 @@ from psycopg.errors import DeadlockDetected, SerializationFailure
 
 from ...lease import Lease
 from ...models import Task, TaskTransition
-from ...records import Admitted, All, Depth, EnqueuedTask, RedriveBatch, Slots
+from ...records import Admitted, All, Depth, EnqueuedTask, Paused, RedriveBatch, Slots
 from ...transitions import Kind, State, TaskRecord, Transition, json_text
-from .. import tallies
+from .. import pauses, tallies
 from ..base import BATCH, REPEATS_MAX, Clock, Failure, Finish, Pruned, Store
 from . import columns, rows
 from .rows import Claimed, Row
@@ -249,6 +249,20 @@ class PostgresStore(Store):
         lives = [columns.life_in(id) for id in ids]
         asked = {"queue": queue, "tenant": tenant, "ids": list(ids), "lives": lives}
         return {row["id"] for row in self.run("cancel", **asked, data=data)}
+
+    def pause(self, queue: str, *, by: str | None, reason: str | None) -> bool:
+        def paused() -> bool:
+            with transaction.atomic(using=self.using):
+                return pauses.pause(self.using, queue, self.now, by=by, reason=reason)
+
+        return self.repeated(paused)
+
+    def resume(self, queue: str, *, by: str | None, reason: str | None) -> bool:
+        now = self.now()
+        return self.repeated(lambda: pauses.resume(self.using, queue, now, by=by, reason=reason))
+
+    def pauses(self) -> Mapping[str, Paused]:
+        return pauses.pauses(self.using)
 
     def erase(self, queue: str, life: UUID, *, by: str | None, reason: str | None) -> bool:
         data = json_text({"by": by, "reason": reason})

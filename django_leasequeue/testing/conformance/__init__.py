@@ -17,7 +17,7 @@ import pytest
 
 CHAPTERS = (
     *("base", "threads", "enqueueing", "leases", "endings", "dead_letters", "order", "wakeups"),
-    *("bad_input", "timelines"),
+    *("bad_input", "timelines", "pauses"),
 )
 # Before they are imported: it is what makes a failing assert tell the values.
 pytest.register_assert_rewrite(*(f"{__name__}.{chapter}" for chapter in CHAPTERS))
@@ -29,6 +29,7 @@ from .endings import Endings  # noqa: E402
 from .enqueueing import Enqueueing  # noqa: E402
 from .leases import Leases  # noqa: E402
 from .order import Order  # noqa: E402
+from .pauses import Pauses  # noqa: E402
 from .timelines import Timelines  # noqa: E402
 from .wakeups import WakeUps  # noqa: E402
 
@@ -36,6 +37,6 @@ __all__ = ["POLICY", "MakeQueue", "WorkQueueConformance"]
 
 
 class WorkQueueConformance(
-    Enqueueing, Leases, Endings, DeadLetters, Order, WakeUps, BadInput, Timelines
+    Enqueueing, Leases, Endings, DeadLetters, Order, WakeUps, BadInput, Timelines, Pauses
 ):
     """Every promise about a queue; ``make_queue`` is what a subclass has to give."""

@@ -19,8 +19,8 @@ from .threads import in_thread, wait_for
 Polling = Future[Lease | None]
 
 
-class WakeUps(Chapter):
-    """Chapter 6 of the guarantees."""
+class Asleep(Chapter):
+    """What chapters need whose polls wait in another thread."""
 
     def poll_asleep(self, queue: Queue, clock: FakeClock, seconds: float) -> Polling:
         """A poll in another thread that has gone to sleep by the time this returns."""
@@ -35,6 +35,10 @@ class WakeUps(Chapter):
         clock.advance(86_400)  # nobody is left asleep behind a failure
         assert in_time, "the poll sleeps on: nothing woke it"
         return polling.result()
+
+
+class WakeUps(Asleep):
+    """Chapter 6 of the guarantees."""
 
     @across_threads
     def test_a_poll_is_woken_by_an_enqueue(self, queue: Queue, clock: FakeClock) -> None:

@@ -7,7 +7,7 @@
 -- out   due            boolean       something came due: settle first; nothing was leased
 --       alone          boolean       false: a second tenant has visible tasks; nothing was leased
 --       token …        one row per lease; a single row with NULL where there is none
--- locks task rows, stepping over locked ones
+-- locks task rows, stepping over locked ones; against a pause, until the commit
 -- plan  leasequeue_task_now for picks and tenants, leasequeue_task_later for the probe
 WITH clock AS MATERIALIZED (
     -- Read behind the snapshot: a statement that waits, as for a migration's lock, would lease what
@@ -22,6 +22,11 @@ due AS MATERIALIZED (
                 WHERE task.queue = %(queue)s AND task.lane = 'later'
                 ORDER BY task.queue, task.visible_at, task.seq
                 LIMIT 1) <= (SELECT now FROM clock), false) AS yes
+),
+paused AS MATERIALIZED (
+    -- Not for the rows, of which there is none but while paused: looked at so, the table stays
+    -- locked until the commit, and a pause waits for that.
+    SELECT FROM leasequeue_pause WHERE paused_queue = %(queue)s FOR KEY SHARE
 ),
 others AS MATERIALIZED (
     SELECT (SELECT task.seq
@@ -42,6 +47,7 @@ picked AS MATERIALIZED (
               FROM leasequeue_task AS task
              WHERE task.queue = %(queue)s AND task.lane = 'now' AND task.tenant = %(tenant)s
                AND NOT (SELECT yes FROM due) AND NOT (SELECT yes FROM others)
+               AND NOT EXISTS (SELECT FROM paused)
              ORDER BY task.priority DESC, task.visible_at, task.seq
              LIMIT 1000
                FOR NO KEY UPDATE SKIP LOCKED) AS head

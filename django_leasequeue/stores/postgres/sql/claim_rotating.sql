@@ -12,7 +12,8 @@
 -- out   due            boolean       something came due: settle first; nothing was leased
 --       alone          boolean       no second tenant has visible tasks
 --       token …        one row per lease; a single row with NULL where there is none
--- locks task rows, stepping over locked ones; an advisory lock on the position, until the commit
+-- locks task rows, stepping over locked ones; until the commit an advisory lock
+--       on the position, and one against a pause
 -- plan  leasequeue_task_now for each tenant and pick, leasequeue_task_later for the probe
 WITH RECURSIVE clock AS MATERIALIZED (
     -- Read behind the snapshot: a statement that waits, as for a migration's lock, would lease what
@@ -27,6 +28,11 @@ due AS MATERIALIZED (
                 WHERE task.queue = %(queue)s::text AND task.lane = 'later'
                 ORDER BY task.queue, task.visible_at, task.seq
                 LIMIT 1) <= (SELECT now FROM clock), false) AS yes
+),
+paused AS MATERIALIZED (
+    -- Not for the rows, of which there is none but while paused: looked at so, the table stays
+    -- locked until the commit, and a pause waits for that.
+    SELECT FROM leasequeue_pause WHERE paused_queue = %(queue)s::text FOR KEY SHARE
 ),
 place AS MATERIALIZED (
     SELECT tenant, stamp
@@ -63,7 +69,7 @@ hop (tenant, wrapped, stop, number) AS (
              ORDER BY task.queue, task.tenant, task.priority DESC, task.visible_at, task.seq
              LIMIT 1)
            LIMIT 1) AS next
-     WHERE NOT (SELECT yes FROM due)
+     WHERE NOT (SELECT yes FROM due) AND NOT EXISTS (SELECT FROM paused)
      UNION ALL
     SELECT next.tenant, next.wrapped, hop.stop, hop.number + 1
       FROM hop

@@ -1,0 +1,288 @@
+"""How all queues are doing, on one page: what is wrong, why, and the button that stops it.
+
+Server-rendered, the plots too: it works without scripts, and nothing comes from elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar, Final
+from urllib.parse import urlencode
+
+from django import forms
+from django.contrib import messages
+from django.core.exceptions import BadRequest, PermissionDenied
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import URLPattern, path
+from django.utils.translation import gettext, gettext_lazy as _
+
+from ..models import DeadLetter, Pause, Task
+from ..overview import DAY, HOUR, Overview, QueueView, Verdict, overview
+from ..overview.rates import WHAT, Rates
+from ..overview.verdicts import RECENT_SECONDS
+from ..overview.wording import number, span
+from ..queue import Queue
+from ..registry import WorkerFacts
+from ..stores.pauses import GATE
+from ..validation import CHARACTERS_MAX
+from .access import ReadOnlyTaskAdmin
+from .verbs import reason_field, who
+
+WIDTH: Final = 180
+HEIGHT: Final = 28
+TENANTS_MAX: Final = 50
+REFRESH_SECONDS: Final = 10
+ORDER: Final = {
+    found: place
+    for place, found in enumerate(
+        (Verdict.STUCK, Verdict.BEHIND, Verdict.CATCHING_UP, Verdict.PAUSED, Verdict.HEALTHY)
+    )
+}
+NAMES: Final = {
+    Verdict.STUCK: _("Stuck"),
+    Verdict.BEHIND: _("Falling behind"),
+    Verdict.CATCHING_UP: _("Catching up"),
+    Verdict.PAUSED: _("Paused"),
+    Verdict.HEALTHY: _("Healthy"),
+}
+TITLES: Final = {
+    "arrivals": _("Arrivals"),
+    "completions": _("Completions"),
+    "failures": _("Failures"),
+    "lapses": _("Lapses"),
+}
+
+
+class ReasonForm(forms.Form):
+    """What an operator confirms."""
+
+    reason = reason_field()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plot:
+    """One window of one kind of event, as an outline in a box of WIDTH by HEIGHT."""
+
+    title: str
+    outline: str
+    most: str
+    average: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """A kind of event on a queue: how often a minute just now, and its plots."""
+
+    what: str
+    title: Any
+    now: str
+    plots: Sequence[Plot]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Panel:
+    """One queue on the page."""
+
+    view: QueueView
+    name: Any
+    oldest: str
+    tenants: Sequence[Any]
+    more_tenants: int
+    lines: Sequence[Line]
+    exact: bool
+    links: dict[str, str]
+    pause: str
+
+    @property
+    def css(self) -> str:
+        return str(self.view.verdict).replace(" ", "-")
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is nothing to show of it."""
+        view = self.view
+        happened = any(rates.counts for rates in view.rates)
+        return not (view.held.tenants or happened or view.verdict is not Verdict.HEALTHY)
+
+
+class OverviewAdmin(ReadOnlyTaskAdmin):
+    """The page of all queues. To limit whose tasks are counted, override ``tenants_for``."""
+
+    def get_urls(self) -> list[URLPattern]:
+        return [
+            path(
+                f"{verb}/",
+                self.admin_site.admin_view(partial(self.switch_view, verb)),
+                name=f"{self.opts.app_label}_{self.opts.model_name}_{verb}",
+            )
+            for verb in ("pause", "resume")
+        ] + super().get_urls()
+
+    def has_pause_permission(self, request: HttpRequest) -> bool:
+        """A pause stops all tenants' tasks: not for those who may see some of them only."""
+        allowed = request.user.has_perm("leasequeue.pause_queue")
+        return allowed and self.tenants_for(request) is None
+
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        seen = self.seen(request)
+        every = sorted(
+            (self.panel(request, seen, view) for view in seen.queues),
+            key=lambda panel: (ORDER[panel.view.verdict], panel.view.name),
+        )
+        panels = [panel for panel in every if not panel.is_idle]
+        answer = self.page(
+            request,
+            "overview",
+            title=_("Queues"),
+            original=_("Overview"),
+            panels=panels,
+            idle=[panel for panel in every if panel.is_idle],
+            troubles=[panel for panel in panels if panel.view.verdict is not Verdict.HEALTHY],
+            workers=[staff(worker, seen) for worker in seen.workers],
+            now=seen.now,
+            width=WIDTH,
+            height=HEIGHT,
+            refresh=REFRESH_SECONDS,
+            is_refreshed="refresh" in request.GET,
+            pauses=self.link(request, Pause, "changelist"),
+            tasks=self.link(request, Task, "changelist"),
+        )
+        if "refresh" in request.GET:
+            answer["Refresh"] = str(REFRESH_SECONDS)
+        return answer
+
+    def seen(self, request: HttpRequest) -> Overview:
+        """The queues, those alone on which the user's tenants have or had something."""
+        tenants = self.tenants_for(request)
+        seen = overview(self.using(), windows=(HOUR, DAY), tenants=tenants)
+        if tenants is None:
+            return seen
+        own = [
+            view
+            for view in seen.queues
+            if view.held.tenants or any(rates.counts for rates in view.rates)
+        ]
+        return Overview(using=seen.using, now=seen.now, queues=own, workers=seen.workers)
+
+    def panel(self, request: HttpRequest, seen: Overview, view: QueueView) -> Panel:
+        tenants = [counts for counts in view.held.tenants if counts.tenant]
+        verb = "resume" if view.paused else "pause"
+        address = f"{self.url(verb)}?{urlencode({'queue': view.name})}"
+        return Panel(
+            view=view,
+            name=NAMES[view.verdict],
+            oldest="-" if view.oldest is None else span(view.oldest),
+            tenants=[
+                (counts, span((seen.now - counts.since).total_seconds()) if counts.since else "-")
+                for counts in tenants[:TENANTS_MAX]
+            ],
+            more_tenants=max(0, len(tenants) - TENANTS_MAX),
+            lines=list(lines(view.rates)),
+            exact=all(rates.exact for rates in view.rates),
+            links=self.links(request, view.name),
+            pause=address if self.has_pause_permission(request) else "",
+        )
+
+    def links(self, request: HttpRequest, queue: str) -> dict[str, str]:
+        """Where each of the queue's counts is told task by task, as far as the user may see it."""
+        tasks = self.link(request, Task, "changelist")
+        dead = self.link(request, DeadLetter, "changelist")
+        found = {
+            state: f"{tasks}?{urlencode({'in_queue': queue, 'state': state})}" if tasks else ""
+            for state in ("ready", "scheduled", "leased")
+        }
+        found["dead"] = f"{dead}?{urlencode({'in_queue': queue})}" if dead else ""
+        return found
+
+    def switch_view(self, verb: str, request: HttpRequest) -> HttpResponse:
+        """Ask, and then pause or resume the queue that the address names."""
+        if not (self.has_view_permission(request) and self.has_pause_permission(request)):
+            raise PermissionDenied
+        name = request.GET.get("queue", "")
+        views = overview(self.using(), only=[name]).queues if name and "\x00" not in name else []
+        if not views or len(name) > CHARACTERS_MAX["queue"]:
+            raise BadRequest
+        form = ReasonForm(request.POST or None)
+        if request.method != "POST" or not form.is_valid():
+            title = _("Pause a queue") if verb == "pause" else _("Resume a queue")
+            facts = {"verb": verb, "form": form, "view": views[0], "back": self.url("changelist")}
+            return self.page(request, "switch", title=title, original=name, **facts)
+        self.switch(verb, request, name, form.cleaned_data["reason"] or None)
+        return HttpResponseRedirect(self.url("changelist"))
+
+    def switch(self, verb: str, request: HttpRequest, name: str, reason: str | None) -> None:
+        queue = Queue(name, using=self.using())
+        act = queue.pause if verb == "pause" else queue.resume
+        told = {
+            ("pause", True): gettext("%s is paused: nothing is claimed from it any more."),
+            ("pause", False): gettext("%s was paused already."),
+            ("resume", True): gettext("%s is resumed."),
+            ("resume", False): gettext("%s was not paused any more."),
+        }
+        done = act(by=who(request.user), reason=reason)
+        level = messages.SUCCESS if done else messages.WARNING
+        self.message_user(request, told[verb, done] % name, level)
+
+
+def lines(windows: Sequence[Rates]) -> Iterator[Line]:
+    for what in WHAT:
+        lately = windows[0]
+        now = number(lately.per_minute(what, seconds=RECENT_SECONDS))
+        plots = [plot(what, rates) for rates in windows]
+        yield Line(what=what, title=TITLES[what], now=now, plots=plots)
+
+
+def plot(what: str, rates: Rates) -> Plot:
+    """*what* happened in a window, a minute, as steps from left to right."""
+    scale = 60 / rates.window.part_seconds
+    parts = [count * scale for count in rates.of(what)]
+    most = max(parts)
+    step = WIDTH / len(parts)
+    steps = "".join(
+        f"V{HEIGHT - HEIGHT * part / (most or 1):.1f}H{(place + 1) * step:.1f}"
+        for place, part in enumerate(parts)
+    )
+    facts = {
+        "what": TITLES[what],
+        "most": number(most),
+        "average": number(rates.per_minute(what)),
+    }
+    hour = gettext("%(what)s in the last hour: %(average)s a minute, at most %(most)s")
+    day = gettext("%(what)s in the last day: %(average)s a minute, at most %(most)s")
+    return Plot(
+        title=(hour if rates.window == HOUR else day) % facts,
+        outline=f"M0 {HEIGHT}{steps}V{HEIGHT}Z" if most else "",
+        most=number(most),
+        average=number(rates.per_minute(what)),
+    )
+
+
+def staff(worker: WorkerFacts, seen: Overview) -> dict[str, Any]:
+    """A worker on the page, its durations in words."""
+
+    def ago(moment: Any) -> str:
+        return span(max(0.0, (seen.now - moment).total_seconds()))
+
+    return {
+        "facts": worker,
+        "up": ago(worker.started_at),
+        "seen": ago(worker.seen_at),
+        "tasks": [(task, ago(task.since)) for task in worker.tasks],
+    }
+
+
+class PauseAdmin(ReadOnlyTaskAdmin):
+    """The record: which queue was paused by whom, when and why."""
+
+    list_display = ("queue", "paused_at", "paused_by", "reason", "resumed_at", "resumed_by")
+    list_filter: ClassVar = ("queue",)
+    ordering = ("-id",)
+    list_display_links = None
+
+    def allowed(self, request: HttpRequest, rows: QuerySet[Any]) -> QuerySet[Any]:
+        return rows.using(self.using()).exclude(queue=GATE)

@@ -1,0 +1,178 @@
+"""Prometheus: what the queues hold, and what this process's workers did.
+
+Needs ``prometheus-client`` (``pip install django-leasequeue[metrics]``). A worker serves them with
+``--metrics-port``; a site by the view, as in ``path("metrics", django_leasequeue.metrics.view)``:
+put it where your Prometheus reaches it and nobody else does.
+
+What the queues hold is read from the database at each scrape, at a bounded cost: every process
+that is scraped tells the same, so that alerts take the maximum. The rest counts from the start of
+the process, as Prometheus wants it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from django.db import DatabaseError, InterfaceError
+from django.http import HttpRequest, HttpResponse
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    REGISTRY,
+    CollectorRegistry,
+    Counter,
+    Histogram,
+    generate_latest,
+    start_http_server,
+)
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from . import signals
+from .lease import Lease
+from .overview import overview, served_databases
+from .overview.rates import WHAT
+
+BUCKETS: Final = (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 900, 3600)
+UNREACHED: Final = (DatabaseError, InterfaceError)
+STATES: Final = ("visible", "scheduled", "leased", "dead")
+
+
+class QueueCollector(Collector):
+    """The queues of our backends' databases, as they are when asked."""
+
+    def describe(self) -> list[Any]:
+        """Nothing, so that registering asks no database."""
+        return []
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """See Collector."""
+        held = GaugeMetricFamily(
+            "leasequeue_tasks",
+            "Held tasks; counted up to 10,001.",
+            labels=["database", "queue", "state"],
+        )
+        oldest = GaugeMetricFamily(
+            "leasequeue_oldest_visible_age_seconds",
+            "How long the oldest visible task has waited; 0 where none does.",
+            labels=["database", "queue"],
+        )
+        rate = GaugeMetricFamily(
+            "leasequeue_events_per_minute",
+            "Over the last hour, estimated on a busy log.",
+            labels=["database", "queue", "event"],
+        )
+        workers = GaugeMetricFamily(
+            "leasequeue_workers",
+            "Workers alive that serve the queue.",
+            labels=["database", "queue"],
+        )
+        paused = GaugeMetricFamily(
+            "leasequeue_paused", "1 while nothing may be claimed.", labels=["database", "queue"]
+        )
+        up = GaugeMetricFamily(
+            "leasequeue_database_up", "Whether it could be asked just now.", labels=["database"]
+        )
+        for using in served_databases():
+            try:
+                seen = overview(using)
+            except UNREACHED:
+                up.add_metric([using], 0)
+                continue
+            up.add_metric([using], 1)
+            for view in seen.queues:
+                place = [seen.using, view.name]
+                for state in STATES:
+                    held.add_metric([*place, state], getattr(view.total, state))
+                oldest.add_metric(place, view.oldest or 0.0)
+                for what in WHAT:
+                    rate.add_metric([*place, what], view.rates[0].per_minute(what))
+                workers.add_metric(place, len(view.workers))
+                paused.add_metric(place, int(view.paused is not None))
+        yield from (up, held, oldest, rate, workers, paused)
+
+
+class Metrics:
+    """Counters and histograms of this process, fed by the queue's signals."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.duration = Histogram(
+            "leasequeue_task_duration_seconds",
+            "How long an attempt ran.",
+            ["queue", "outcome"],
+            buckets=BUCKETS,
+            registry=registry,
+        )
+        self.wait = Histogram(
+            "leasequeue_task_wait_seconds",
+            "How long a task was visible before it was claimed.",
+            ["queue"],
+            buckets=BUCKETS,
+            registry=registry,
+        )
+
+        def counter(name: str, about: str, *labels: str) -> Counter:
+            return Counter(f"leasequeue_{name}", about, ["queue", *labels], registry=registry)
+
+        self.attempts = counter("attempts", "How attempts ended.", "outcome")
+        self.lapses = counter("lapses", "Leases that ran out, as written down here.")
+        self.deaths = counter("deaths", "Tasks that became dead letters, likewise.")
+        self.redrives = counter("redrives", "Dead letters made ready again.")
+        self.duplicates = counter("duplicates", "Enqueues that met a held id or a live key.")
+        self.refused = counter("refused_calls", "Calls on leases that weren't live.", "reason")
+        self.connect()
+
+    def connect(self) -> None:
+        signals.attempt_ended.connect(self.attempt_ended)
+        signals.task_retried.connect(self.task_retried)
+        signals.task_dead.connect(self.task_dead)
+        signals.task_redriven.connect(self.task_redriven)
+        signals.task_duplicate.connect(self.task_duplicate)
+        signals.lease_lost.connect(self.lease_lost)
+
+    def attempt_ended(self, lease: Lease, outcome: str, seconds: float, **_: Any) -> None:
+        waited = max(0.0, (lease.leased_at - lease.visible_since).total_seconds())
+        self.attempts.labels(lease.queue, outcome).inc()
+        self.duration.labels(lease.queue, outcome).observe(seconds)
+        self.wait.labels(lease.queue).observe(waited)
+
+    def task_retried(self, queue: str, error: Any, **_: Any) -> None:
+        if error is None:
+            self.lapses.labels(queue).inc()
+
+    def task_dead(self, queue: str, error: Any, **_: Any) -> None:
+        self.deaths.labels(queue).inc()
+        if error is None:
+            self.lapses.labels(queue).inc()
+
+    def task_redriven(self, queue: str, **_: Any) -> None:
+        self.redrives.labels(queue).inc()
+
+    def task_duplicate(self, queue: str, **_: Any) -> None:
+        self.duplicates.labels(queue).inc()
+
+    def lease_lost(self, lease: Lease, reason: str, **_: Any) -> None:
+        self.refused.labels(lease.queue, str(reason)).inc()
+
+
+installed: Final[dict[CollectorRegistry, Metrics]] = {}
+
+
+def install(registry: CollectorRegistry = REGISTRY) -> Metrics:
+    """Count from here on, and answer the scrapes of *registry*; once is enough."""
+    if registry not in installed:
+        installed[registry] = Metrics(registry)
+        registry.register(QueueCollector())
+    return installed[registry]
+
+
+def serve(port: int) -> None:
+    """Answer scrapes on *port*, in a thread of their own."""
+    install()
+    start_http_server(port)
+
+
+def view(request: HttpRequest) -> HttpResponse:
+    """See the module."""
+    install()
+    return HttpResponse(generate_latest(REGISTRY), content_type=CONTENT_TYPE_LATEST)

@@ -1,0 +1,159 @@
+"""How the queues of a database are doing, for the admin, the terminal and the metrics.
+
+Everything here reads, at a bounded cost: what holds for a million tasks and ten million rows of
+the log is held by ``tests/overview``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from ..conf import backends, parse, queues_of
+from ..records import Paused
+from ..registry import WorkerFacts, serving, workers
+from ..stores import store_for
+from . import counting, rates
+from .counting import Counts, Held
+from .rates import DAY, HOUR, Rates, Window
+from .verdicts import RECENT_SECONDS, Facts, Verdict, verdict
+
+__all__ = [
+    "DAY",
+    "HOUR",
+    "Overview",
+    "QueueView",
+    "Verdict",
+    "known_queues",
+    "overview",
+    "served_databases",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueueView:
+    """One queue: what it holds, what happened on it, who works on it, and the verdict."""
+
+    name: str
+    held: Held
+    rates: Sequence[Rates]
+    workers: Sequence[WorkerFacts]
+    paused: Paused | None
+    oldest: float | None
+    verdict: Verdict
+    reason: str
+
+    @property
+    def total(self) -> Counts:
+        return self.held.total
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overview:
+    """The queues of one database, as they are at an instant of its clock."""
+
+    using: str
+    now: datetime
+    queues: Sequence[QueueView]
+    workers: Sequence[WorkerFacts]
+
+
+def overview(
+    using: str,
+    *,
+    windows: Sequence[Window] = (HOUR,),
+    only: Iterable[str] | None = None,
+    tenants: Collection[str] | None = None,
+) -> Overview:
+    """How the queues in the database *using* are doing.
+
+    Args:
+        windows: of what happened; the first one is what the verdict looks at.
+        only: these queues; None: all that hold, serve or did anything lately.
+        tenants: whose tasks count; None: all.
+    """
+    store = store_for(using)
+    now = store.now()
+    happened = [rates.rates(using, now, window, tenants) for window in windows]
+    pauses, everyone = store.pauses(), workers(using)
+    names = only if only is not None else known(using, happened[0], pauses, everyone)
+    views = [
+        view(
+            name,
+            counting.held(using, name, now, tenants),
+            [of.get(name, Rates(window=w)) for of, w in zip(happened, windows, strict=True)],
+            serving(name, everyone),
+            pauses.get(name),
+            now,
+        )
+        for name in sorted(set(names))
+    ]
+    visible_to = [within(worker, tenants) for worker in everyone]
+    return Overview(using=using, now=now, queues=views, workers=visible_to)
+
+
+def known_queues(using: str) -> set[str]:
+    """The queues of a database: named by the settings, served, paused, or holding something."""
+    return known(using, store_for(using).pauses(), workers(using))
+
+
+def known(using: str, *sources: Iterable[str] | Iterable[WorkerFacts]) -> set[str]:
+    """The queues that the settings name, that hold something, or that *sources* tell of."""
+    names = set(counting.queues(using))
+    for alias, config in backends():
+        if parse(alias, config).using == using:
+            names.update(queues_of(alias, config))
+    for source in sources:
+        for each in source:
+            names.update(each.queues if isinstance(each, WorkerFacts) else [each])
+    return names
+
+
+def within(worker: WorkerFacts, tenants: Collection[str] | None) -> WorkerFacts:
+    """*worker*, without what it does for others than *tenants*."""
+    if tenants is None:
+        return worker
+    return replace(worker, tasks=tuple(task for task in worker.tasks if task.tenant in tenants))
+
+
+def view(
+    name: str,
+    held: Held,
+    happened: Sequence[Rates],
+    staff: Sequence[WorkerFacts],
+    paused: Paused | None,
+    now: datetime,
+) -> QueueView:
+    total, lately = held.total, happened[0]
+    oldest = (now - total.since).total_seconds() if total.since else None
+    facts = Facts(
+        visible=total.visible,
+        leased=total.leased,
+        oldest=oldest,
+        workers=len(staff),
+        threads=sum(worker.threads for worker in staff),
+        arrived=lately.total("arrivals", seconds=RECENT_SECONDS),
+        done=lately.total("completions", seconds=RECENT_SECONDS),
+        failed=lately.total("failures", seconds=RECENT_SECONDS),
+        lapsed=lately.total("lapses", seconds=RECENT_SECONDS),
+        paused_by=paused.by if paused else None,
+        paused_reason=paused.reason if paused else None,
+        paused_seconds=(now - paused.at).total_seconds() if paused else None,
+    )
+    found, reason = verdict(facts)
+    return QueueView(
+        name=name,
+        held=held,
+        rates=happened,
+        workers=staff,
+        paused=paused,
+        oldest=oldest,
+        verdict=found,
+        reason=reason,
+    )
+
+
+def served_databases() -> list[str]:
+    """The databases of our backends, in the order of the settings."""
+    return list(dict.fromkeys(parse(alias, config).using for alias, config in backends()))

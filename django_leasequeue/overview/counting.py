@@ -1,0 +1,138 @@
+"""How many tasks a queue holds, tenant by tenant, from a bounded number of its rows.
+
+A count of all rows takes as long as there are rows. So no more than a bound of each lane is
+counted, in the order of the index that has them; where there are more, the counts are "at least".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from django.db import connections
+from django.db.models import Q, QuerySet
+
+from ..fields import Instant
+from ..models import Task
+from ..transitions import State
+
+COUNTED_MAX: Final = 10_000
+QUEUES_MAX: Final = 200
+ORDERS: Final = {
+    "lane = 'now'": "queue, tenant, priority DESC, visible_at, seq",
+    "lane = 'later'": "queue, visible_at, seq",
+    "state = 'dead'": "queue, seq",
+}
+# What the clock has done counts, written down or not: see models.dead_at.
+COUNT: Final = """
+SELECT tenant,
+       SUM(CASE WHEN visible_at <= %s AND (state = 'ready'
+                 OR (state = 'leased' AND attempt < max_attempts)) THEN 1 ELSE 0 END),
+       SUM(CASE WHEN state = 'ready' AND visible_at > %s THEN 1 ELSE 0 END),
+       SUM(CASE WHEN state = 'leased' AND visible_at > %s THEN 1 ELSE 0 END),
+       SUM(CASE WHEN state = 'dead' OR (state = 'leased' AND visible_at <= %s
+                 AND attempt >= max_attempts) THEN 1 ELSE 0 END),
+       COUNT(*),
+       (MIN(CASE WHEN visible_at <= %s AND (state = 'ready'
+                 OR (state = 'leased' AND attempt < max_attempts)) THEN visible_at END)){utc}
+  FROM (SELECT tenant, state, visible_at, attempt, max_attempts
+          FROM leasequeue_task
+         WHERE queue = %s AND {lane}
+         ORDER BY {order}
+         LIMIT %s) AS few
+ GROUP BY tenant
+"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Counts:
+    """Tasks of one tenant by what the clock says of them.
+
+    ``since`` is when the oldest visible one became so.
+    """
+
+    tenant: str
+    visible: int = 0
+    scheduled: int = 0
+    leased: int = 0
+    dead: int = 0
+    since: datetime | None = None
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(
+            since=min(filter(None, (self.since, other.since)), default=None),
+            tenant=self.tenant,
+            visible=self.visible + other.visible,
+            scheduled=self.scheduled + other.scheduled,
+            leased=self.leased + other.leased,
+            dead=self.dead + other.dead,
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Held:
+    """What a queue holds; ``exact`` is False where there is more than was counted."""
+
+    tenants: tuple[Counts, ...] = ()
+    exact: bool = True
+
+    @property
+    def total(self) -> Counts:
+        return sum(self.tenants, Counts(tenant=""))
+
+
+def held(using: str, queue: str, now: datetime, tenants: Collection[str] | None = None) -> Held:
+    """What *queue* holds, by tenant; those of *tenants*, where they are given."""
+    found: dict[str, Counts] = {}
+    exact = True
+    for lane in ORDERS:
+        rows = 0
+        for counts, counted in count(using, queue, now, lane):
+            rows += counted
+            if tenants is None or counts.tenant in tenants:
+                so_far = found.get(counts.tenant, Counts(tenant=counts.tenant))
+                found[counts.tenant] = so_far + counts
+        exact &= rows <= COUNTED_MAX
+    return Held(tenants=tuple(found[tenant] for tenant in sorted(found)), exact=exact)
+
+
+def count(using: str, queue: str, now: datetime, lane: str) -> Iterator[tuple[Counts, int]]:
+    """The counts of each tenant in the first rows of *lane*, and how many rows they are of."""
+    connection = connections[using]
+    at = Instant().get_db_prep_value(now, connection)
+    utc = " AT TIME ZONE 'UTC'" if connection.vendor == "postgresql" else ""
+    sql = COUNT.format(lane=lane, order=ORDERS[lane], utc=utc)
+    with connection.cursor() as cursor:
+        cursor.execute(sql, [at, at, at, at, at, queue, COUNTED_MAX + 1])
+        for tenant, visible, scheduled, leased, dead, rows, since in cursor.fetchall():
+            counts = Counts(
+                tenant=tenant,
+                visible=int(visible),
+                scheduled=int(scheduled),
+                leased=int(leased),
+                dead=int(dead),
+                since=utc_instant(since),
+            )
+            yield counts, rows
+
+
+def utc_instant(said: datetime | str | None) -> datetime | None:
+    moment = datetime.fromisoformat(said) if isinstance(said, str) else said
+    return moment.replace(tzinfo=UTC) if moment else None
+
+
+def queues(using: str) -> list[str]:
+    """The queues that hold something, found one by one, so that no table is read for them."""
+    tasks: QuerySet[Task] = QuerySet(Task, using=using)
+    found: set[str] = set()
+    for lane in (Q(lane="now"), Q(lane="later"), Q(state=State.DEAD)):
+        behind = ""
+        while len(found) < QUEUES_MAX:
+            rows = tasks.filter(lane, queue__gt=behind).order_by("queue")
+            following = rows.values_list("queue", flat=True).first()
+            if following is None:
+                break
+            found.add(behind := following)
+    return sorted(found)

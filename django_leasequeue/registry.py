@@ -1,0 +1,112 @@
+"""Which workers there are, as they last told: for people and probes to look at.
+
+No move depends on it: who loses it, or never writes it, loses no task. A worker tells of itself
+every few seconds; one that is gone without a word is found out by its silence.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from django.db.models import QuerySet
+
+from .models import Worker
+from .stores import store_for
+
+TELL_SECONDS: Final = 4.0  # at least: workers look every 5
+# A worker whose database refuses its upkeep pauses that for half a minute.
+GONE_SECONDS: Final = 60.0
+FORGOTTEN_SECONDS: Final = 3600.0
+TASKS_MAX: Final = 50  # that a worker tells of
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunningTask:
+    """What a worker is doing, and since when on the database's clock."""
+
+    queue: str
+    tenant: str
+    id: str
+    life: str
+    path: str
+    attempt: int
+    token: int
+    since: datetime
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WorkerFacts:
+    """A worker as it last told of itself; ``alive`` is False where that is too long ago."""
+
+    name: str
+    host: str
+    pid: int
+    threads: int
+    queues: tuple[str, ...]
+    started_at: datetime
+    seen_at: datetime
+    tasks: tuple[RunningTask, ...]
+    alive: bool
+
+
+def rows(using: str) -> QuerySet[Worker]:
+    return QuerySet(Worker, using=using)
+
+
+def tell(using: str, worker: WorkerFacts) -> None:
+    """Write down what *worker* says of itself, in the place of what it said before."""
+    said = {
+        "host": worker.host,
+        "pid": worker.pid,
+        "threads": worker.threads,
+        "queues": json.dumps(worker.queues),
+        "started_at": worker.started_at,
+        "seen_at": worker.seen_at,
+        "tasks": json.dumps([asdict(task) for task in worker.tasks[:TASKS_MAX]], default=str),
+    }
+    if not rows(using).filter(name=worker.name).update(**said):
+        rows(using).bulk_create([Worker(name=worker.name, **said)], ignore_conflicts=True)
+
+
+def leave(using: str, name: str, started_at: datetime) -> None:
+    """Strike out the worker that ends; not one of the same name that has come since."""
+    rows(using).filter(name=name, started_at=started_at).delete()
+
+
+def forget(using: str, now: datetime) -> int:
+    """Strike out who has been gone for an hour; how many."""
+    ago = now - timedelta(seconds=FORGOTTEN_SECONDS)
+    return rows(using).filter(seen_at__lt=ago).delete()[0]
+
+
+def workers(using: str) -> list[WorkerFacts]:
+    """Who there is, and who has been lately, by name."""
+    now = store_for(using).now()
+    return [facts(row, now) for row in rows(using).order_by("name")]
+
+
+def facts(row: Worker, now: datetime) -> WorkerFacts:
+    return WorkerFacts(
+        name=row.name,
+        host=row.host,
+        pid=row.pid,
+        threads=row.threads,
+        queues=tuple(json.loads(row.queues)),
+        started_at=row.started_at,
+        seen_at=row.seen_at,
+        tasks=tuple(map(running, json.loads(row.tasks))),
+        alive=now - row.seen_at < timedelta(seconds=GONE_SECONDS),
+    )
+
+
+def running(said: dict[str, Any]) -> RunningTask:
+    return RunningTask(**said | {"since": datetime.fromisoformat(said["since"])})
+
+
+def serving(queue: str, everyone: Sequence[WorkerFacts]) -> list[WorkerFacts]:
+    """Those of *everyone* who are alive and serve *queue*."""
+    return [worker for worker in everyone if worker.alive and queue in worker.queues]

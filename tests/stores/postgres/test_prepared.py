@@ -1,0 +1,68 @@
+"""Statements are prepared where the session is ours to prepare in, and nothing else changes."""
+
+from __future__ import annotations
+
+import pytest
+from django.db import connection
+
+from django_leasequeue.queue import Queue
+from django_leasequeue.stores.postgres.statements import PREPARE_THRESHOLD
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def prepared() -> int:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM pg_prepared_statements WHERE NOT from_sql")
+        return int(cursor.fetchone()[0])
+
+
+@pytest.fixture
+def queue() -> Queue:
+    connection.close()  # none of another test's
+    return Queue("q")
+
+
+def enqueue_often(queue: Queue) -> None:
+    for number in range(PREPARE_THRESHOLD + 2):
+        queue.enqueue(number)
+
+
+def test_on_a_direct_connection_they_are_planned_once(queue: Queue) -> None:
+    enqueue_often(queue)
+    assert prepared() == 1
+
+
+def test_on_one_that_may_change_under_us_they_are_not(queue: Queue) -> None:
+    connection.ensure_connection()
+    connection.connection.leasequeue_direct = False
+    enqueue_often(queue)
+    assert prepared() == 0
+
+
+def test_the_site_s_own_statements_are_as_the_site_wants_them(queue: Queue) -> None:
+    enqueue_often(queue)
+    assert connection.connection.prepare_threshold is None
+
+
+@pytest.mark.parametrize("words", ["DISCARD ALL", "DEALLOCATE ALL"])
+def test_a_site_may_throw_them_away(queue: Queue, words: str) -> None:
+    enqueue_often(queue)
+    with connection.cursor() as cursor:
+        cursor.execute(words)
+    enqueue_often(queue)
+    assert queue.depth().visible == 2 * (PREPARE_THRESHOLD + 2)
+
+
+def test_a_table_may_change_under_them(queue: Queue) -> None:
+    enqueue_often(queue)
+    for table in ("task", "transition"):
+        with connection.cursor() as cursor:
+            cursor.execute(f"ALTER TABLE leasequeue_{table} ADD COLUMN later text")
+    try:
+        enqueue_often(queue)
+        assert len(queue.claim(worker="w", limit=100)) == 2 * (PREPARE_THRESHOLD + 2)
+    finally:
+        for table in ("task", "transition"):
+            with connection.cursor() as cursor:
+                cursor.execute(f"ALTER TABLE leasequeue_{table} DROP COLUMN later")

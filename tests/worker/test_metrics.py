@@ -1,0 +1,151 @@
+"""What Prometheus is told: of the database's queues, and of this process's work."""
+
+from __future__ import annotations
+
+import re
+import socket
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import OperationalError
+from django.test import RequestFactory
+from prometheus_client import CollectorRegistry
+
+from django_leasequeue import metrics, signals
+from tests.databases import on_all
+
+from . import tasks
+from .conftest import Site
+
+pytestmark = on_all
+
+
+@pytest.fixture
+def registry(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[CollectorRegistry]:
+    """A registry of the test's own, that nothing counts into afterwards."""
+    place = "site" if "site" in request.fixturenames else "postgres"
+    using = request.getfixturevalue(place).using
+    monkeypatch.setattr(metrics, "served_databases", lambda: [using])
+    counted = (
+        *(signals.attempt_ended, signals.task_retried, signals.task_dead, signals.task_redriven),
+        *(signals.task_duplicate, signals.lease_lost),
+    )
+    before = [(signal, list(signal.receivers)) for signal in counted]
+    fresh = CollectorRegistry()
+    metrics.install(fresh)
+    yield fresh
+    metrics.installed.clear()
+    for signal, receivers in before:
+        signal.receivers = receivers
+        signal.sender_receivers_cache.clear()
+
+
+def test_attempts_are_counted_by_how_they_ended(site: Site, registry: CollectorRegistry) -> None:
+    site.enqueue(tasks.add, 1, 1)
+    site.enqueue(tasks.fail, "no")
+
+    site.drain()
+
+    def told(name: str, **labels: str) -> float | None:
+        return registry.get_sample_value(f"leasequeue_{name}", {"queue": "work", **labels})
+
+    assert told("attempts_total", outcome="acked") == 1
+    assert told("attempts_total", outcome="dead") == 1
+    assert told("attempts_total", outcome="retried") == 2
+    assert told("deaths_total") == 1
+    assert told("lapses_total") is None
+    assert told("task_duration_seconds_count", outcome="acked") == 1
+    assert told("task_wait_seconds_count") == 4
+    assert told("tasks", database=site.using, state="dead") == 1
+    assert told("tasks", database=site.using, state="visible") == 0
+    assert told("workers", database=site.using) == 0
+
+
+def test_what_operators_and_enqueuers_meet_is_counted(
+    site: Site, registry: CollectorRegistry
+) -> None:
+    site.queue.enqueue({}, id="a")
+    site.queue.enqueue({}, id="a")
+    [lease] = site.queue.claim(worker="w")
+    site.queue.fail(lease, "no", retryable=False)
+    site.queue.redrive(["a"])
+    with pytest.raises(Exception, match="finished"):
+        site.queue.complete(lease)
+
+    def told(name: str, **labels: str) -> float | None:
+        return registry.get_sample_value(f"leasequeue_{name}", {"queue": "work", **labels})
+
+    assert told("duplicates_total") == 1
+    assert told("redrives_total") == 1
+    assert told("refused_calls_total", reason="finished") == 1
+
+
+def test_a_pause_is_told(site: Site, registry: CollectorRegistry) -> None:
+    site.queue.pause()
+
+    assert (
+        registry.get_sample_value("leasequeue_paused", {"database": site.using, "queue": "work"})
+        == 1
+    )
+
+
+def test_a_database_that_is_away_is_told_and_no_error(
+    site: Site, registry: CollectorRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(using: str) -> None:
+        raise OperationalError("connection refused")
+
+    monkeypatch.setattr(metrics, "overview", away)
+
+    told = {"database": site.using}
+    assert registry.get_sample_value("leasequeue_database_up", told) == 0
+
+
+@pytest.fixture
+def default_registry(registry: CollectorRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics, "REGISTRY", registry)
+    monkeypatch.setattr(metrics, "install", lambda: None)
+
+
+def test_the_view_tells_it_as_text(postgres: Site, default_registry: None) -> None:
+    answer = metrics.view(RequestFactory().get("/"))
+
+    assert answer["Content-Type"].startswith("text/plain")
+    assert (
+        b'leasequeue_tasks{database="default",queue="work",state="visible"} 0.0' in answer.content
+    )
+
+
+def test_a_worker_serves_it_on_a_port_or_says_why_not(
+    postgres: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metrics, "install", lambda: None)
+    with socket.create_server(("", 0)) as taken:
+        port: Any = taken.getsockname()[1]
+        with pytest.raises(CommandError, match=f"--metrics-port {port}: "):
+            call_command("leasequeue_worker", backend=postgres.alias, drain=True, metrics_port=port)
+
+    call_command("leasequeue_worker", backend=postgres.alias, drain=True, metrics_port=port)
+
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+        assert b"python_info" in answer.read()
+
+
+def test_the_alerts_of_the_docs_ask_for_metrics_that_there_are() -> None:
+    """Also those that the page of the docs lists."""
+    docs = Path(__file__).resolve().parents[2] / "docs/recipes"
+    known = Path(metrics.__file__).read_text()
+    counters = re.findall(r'counter\("(\w+)"', known)
+    there = set(re.findall(r'"(leasequeue_\w+)"', known)) | {
+        f"leasequeue_{c}_total" for c in counters
+    }
+
+    for page in ("alerts.yml", "prometheus.md"):
+        asked = set(re.findall(r"\bleasequeue_[a-z_]+", (docs / page).read_text()))
+        assert asked - there == {"leasequeue_worker"} & asked, page

@@ -18,8 +18,8 @@ from django_leasequeue.transitions import Transition
 RETRY_SECONDS_MIN: Final = 0.1
 AHEAD_SECONDS: Final = 0.25  # of work that is claimed before a thread is free for it
 SHARE_OF: Final = 50  # leases, over which the share of async tasks is judged
-AHEAD_MAX: Final = 200  # claimed when half of it has started: larger claims are no cheaper
-UNRECORDED_MAX: Final = 500  # ended, not yet on record: all of it would be done again after a crash
+AHEAD_MAX: Final = 400  # claimed when half of it has started: the other half outlasts the claim
+UNRECORDED_MAX: Final = 1000  # ended, not yet on record: would be done again after a crash
 WAIT_SECONDS_MAX: Final = 3600.0  # a lock's wait has a limit in the platform's integers
 PATIENCE_SECONDS: Final = 1.0  # after that, what waits behind a slow task is given back
 

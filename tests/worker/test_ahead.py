@@ -7,6 +7,7 @@ import time
 from django.db import transaction
 
 from django_leasequeue.models import Task, TaskTransition
+from django_leasequeue.worker.deliveries import AHEAD_MAX, UNRECORDED_MAX
 from tests.databases import on_all
 from tests.waiting import wait_for
 from tests.worker import tasks
@@ -75,7 +76,7 @@ def test_a_locked_row_stops_the_claims_before_much_has_to_be_done_again(postgres
     first = postgres.enqueue(tasks.wait_at_the_gate)
     call = {"args": [1, 1], "kwargs": {}}
     postgres.queue.enqueue_many(
-        {"payload": call, "path": "tests.worker.tasks.add"} for _ in range(1500)
+        {"payload": call, "path": "tests.worker.tasks.add"} for _ in range(2500)
     )
 
     with postgres.worker(threads=2):
@@ -84,5 +85,5 @@ def test_a_locked_row_stops_the_claims_before_much_has_to_be_done_again(postgres
             Task.objects.select_for_update().get(life=first.id)
             tasks.gate.set()
             time.sleep(3)  # nothing to wait for: it is about what doesn't happen
-            assert Task.objects.filter(state="leased").count() <= 700
-        wait_for(lambda: postgres.kinds().count("acked") == 1501, 30)
+            assert Task.objects.filter(state="leased").count() <= UNRECORDED_MAX + AHEAD_MAX
+        wait_for(lambda: postgres.kinds().count("acked") == 2501, 30)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from inspect import iscoroutinefunction
-from typing import Any
+from itertools import count
+from typing import Any, Final
 from uuid import UUID
 
 from django.core.exceptions import ImproperlyConfigured
@@ -27,12 +28,15 @@ from .failure import error_facts
 from .lease import Lease
 from .policy import PRIORITY_MAX, PRIORITY_MIN, positive, whole
 from .queue import Queue
+from .records import EnqueuedTask, NewTask
 from .results import first_result, local, queued_result, result_of, task_error
 from .stores import store_for
 from .stores.base import Clock, Store
 from .story import with_the_clock
 from .tasks import (
+    Arguments,
     LeaseTask,
+    arguments,
     check_importable,
     find,
     json_value,
@@ -43,6 +47,22 @@ from .tasks import (
     values,
 )
 from .transitions import Kind, Transition, born, fold_all
+
+NOT_JSON: Final = "Unsupported type or value: "  # Django's words, before where it is
+
+
+def how(task: LeaseTask[..., Any]) -> dict[str, Any]:
+    """How *task* is queued, as ``Queue.enqueue`` takes it."""
+    return {
+        "path": task.module_path,
+        "priority": int(task.priority),
+        "run_after": task.run_after,
+        "tenant": task.tenant,
+        "dedupe_key": task.dedupe_key,
+        "max_attempts": task.max_attempts,
+        "visibility": task.visibility,
+        "max_lease": task.max_lease,
+    }
 
 
 class LeaseTaskBackend(BaseTaskBackend):
@@ -80,6 +100,13 @@ class LeaseTaskBackend(BaseTaskBackend):
             super().validate_task(unvalidated(**values(ours) | {"run_after": moment}))
             check_importable(ours.func)
             self.check_limits(ours)
+
+    def enqueue_many(
+        self, task: Task[..., Any], calls: Iterable[Arguments]
+    ) -> list[TaskResult[Any, Any]]:
+        """Enqueue *task* once for each of *calls*; see LeaseTask."""
+        each: list[Any] = list(map(arguments, count(), calls))
+        return [self.enqueue(task, args, kwargs) for args, kwargs in each]
 
     def check_limits(self, task: LeaseTask[..., Any]) -> None:
         validation.instant("run_after", task.run_after)
@@ -146,27 +173,42 @@ class LeaseQueueBackend(LeaseTaskBackend):
             RefusedTaskError: the task or an argument can't be stored; nothing was.
             QueueUnavailableError: the database can't be reached.
         """
+        ours = self.valid(task)
+        call = {"args": json_value(args), "kwargs": json_value(kwargs)}
+        with refusals(NOT_JSON):
+            stored = self.queue(ours.queue_name).enqueue(call, **how(ours))
+        return self.told(ours, stored, call)
+
+    def enqueue_many(
+        self, task: Task[..., Any], calls: Iterable[Arguments]
+    ) -> list[TaskResult[Any, Any]]:
+        """Store many, all or none; see LeaseTask."""
+        ours = self.valid(task)
+        payloads = [
+            {"args": json_value(args), "kwargs": json_value(kwargs)}
+            for args, kwargs in map(arguments, count(), calls)
+        ]
+        options = how(ours)
+        new = [NewTask(payload=payload, **options) for payload in payloads]
+        with refusals(NOT_JSON):
+            stored = self.queue(ours.queue_name).enqueue_many(new)
+        return [self.told(ours, *each) for each in zip(stored, payloads, strict=True)]
+
+    def valid(self, task: Task[..., Any]) -> LeaseTask[..., Any]:
+        """*task*, looked at once: it is frozen."""
         if self.validated.get(task.func) is not task:
             self.validate_task(task)
             if not isinstance(task.run_after, datetime):  # with USE_TZ its meaning may change
                 self.validated[task.func] = task
-        ours = lease_task(task)
-        call = {"args": json_value(args), "kwargs": json_value(kwargs)}
-        with refusals("Unsupported type or value: "):  # Django's words, then where it is
-            stored = self.queue(ours.queue_name).enqueue(
-                call,
-                path=ours.module_path,
-                priority=int(ours.priority),
-                run_after=ours.run_after,
-                tenant=ours.tenant,
-                dedupe_key=ours.dedupe_key,
-                max_attempts=ours.max_attempts,
-                visibility=ours.visibility,
-                max_lease=ours.max_lease,
-            )
+        return lease_task(task)
+
+    def told(
+        self, task: LeaseTask[..., Any], stored: EnqueuedTask, call: Mapping[str, Any]
+    ) -> TaskResult[Any, Any]:
+        """The result of what is *stored*; of a new task Django's receivers are told."""
         if stored.duplicate:
             return self.get_result(str(stored.life))
-        result = queued_result(ours, stored, call, self.alias)
+        result = queued_result(task, stored, call, self.alias)
         # Robust: the task is stored, whatever a receiver makes of that.
         task_enqueued.send_robust(type(self), task_result=result)
         return result

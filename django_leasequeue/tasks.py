@@ -7,7 +7,7 @@ the additional arguments on, so ``@task`` from here is the one that works everyw
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
@@ -24,6 +24,7 @@ from typing import (
     overload,
 )
 
+from asgiref.sync import sync_to_async
 from django.apps import apps
 from django.utils.module_loading import import_string
 
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from .worker.context import LeaseContext
 
     Backoff = Callable[[BaseException, TaskResult[..., Any]], float | None]
+
+Arguments = Sequence[Any] | Mapping[str, Any]  # positional or named ones
 
 logger = logging.getLogger("django_leasequeue")
 
@@ -108,11 +111,48 @@ class LeaseTask(GenericTask[P, R]):
         }
         return replace(self, **{k: v for k, v in changes.items() if v is not None})
 
+    def enqueue_many(self, calls: Iterable[Arguments]) -> list[TaskResult[P, R]]:
+        """Enqueue once for each of *calls*, all or none, in the caller's transaction.
+
+        Args:
+            calls: of each the positional arguments, a list or tuple, or those by name, a mapping.
+
+        Returns:
+            A result each, in order; of a duplicate, that of the task that is stored already.
+
+        Raises:
+            RefusedTaskError: naming the item's index and what can't be stored; nothing was.
+            QueueUnavailableError: the database can't be reached.
+        """
+        backend: Any = self.get_backend()
+        results: list[TaskResult[P, R]] = backend.enqueue_many(self, calls)
+        return results
+
+    async def aenqueue_many(self, calls: Iterable[Arguments]) -> list[TaskResult[P, R]]:
+        """See enqueue_many()."""
+        return await sync_to_async(self.enqueue_many, thread_sensitive=True)(calls)
+
     def __reduce__(self) -> tuple[Any, ...]:
         # By path, as Django does from 6.1 on: the function's name leads to the task, not to it.
         # Functions are the code's, so that a backoff need not be importable.
         state = {name: value for name, value in values(self).items() if not callable(value)}
         return (restored, (self.module_path, state))
+
+
+def arguments(index: int, call: Arguments) -> tuple[Sequence[Any], Mapping[str, Any]]:
+    """The positional and the named arguments of *call*, the one of that *index*.
+
+    Raises:
+        RefusedTaskError: neither a list or tuple nor a mapping.
+    """
+    match call:
+        case Mapping():
+            return (), call
+        case list() | tuple():
+            return call, {}
+    raise RefusedTaskError(
+        f"item {index}: arguments must be a list, a tuple or a mapping, not {type(call).__name__}"
+    )
 
 
 def values(task: Task[..., Any]) -> dict[str, Any]:

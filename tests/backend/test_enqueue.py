@@ -53,6 +53,44 @@ def test_a_fresh_result_says_what_was_stored(backend: LeaseQueueBackend, clock: 
     assert (result.attempts, result.errors, result.backend) == (0, [], "default")
 
 
+def test_many_calls_are_stored_in_one_go(backend: LeaseQueueBackend) -> None:
+    results = tasks.send.enqueue_many([["ada"], ("bob",), {"to": "eve", "subject": "hello"}])
+
+    leases = backend.queue("mail").claim(worker="w1", limit=10)
+    assert [lease.payload for lease in leases] == [
+        {"args": ["ada"], "kwargs": {}},
+        {"args": ["bob"], "kwargs": {}},
+        {"args": [], "kwargs": {"to": "eve", "subject": "hello"}},
+    ]
+    assert [result.id for result in results] == [str(lease.life) for lease in leases]
+    assert {lease.path for lease in leases} == {"tests.backend.tasks.send"}
+
+
+def test_of_many_calls_with_one_key_the_first_is_stored(backend: LeaseQueueBackend) -> None:
+    first, second = tasks.send.using(dedupe_key="k").enqueue_many([["ada"], ["bob"]])
+
+    assert second.id == first.id
+    assert second.args == ["ada"]
+
+
+@pytest.mark.parametrize("call", ["ada", 7, None, [object()], {"to": math.nan}])
+def test_of_many_calls_one_that_can_not_be_stored_is_named_and_none_is(
+    backend: LeaseQueueBackend, call: Any
+) -> None:
+    with pytest.raises(InvalidTaskError, match="item 1"):
+        tasks.send.enqueue_many([["ada"], call])
+
+    assert backend.queue("mail").depth().visible == 0
+
+
+async def many_later() -> Any:
+    return await tasks.send.aenqueue_many([["ada"], ["bob"]])
+
+
+def test_many_calls_have_an_async_twin(backend: LeaseQueueBackend) -> None:
+    assert len(async_to_sync(many_later)()) == 2
+
+
 def test_a_tasks_own_limits_bind_it(backend: LeaseQueueBackend) -> None:
     tasks.limited.enqueue()
 

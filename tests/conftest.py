@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from _pytest.mark import ParameterSet
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from django_leasequeue import Queue
 from django_leasequeue.testing.clock import FakeClock
@@ -16,8 +16,10 @@ from tests.databases import ALIASES, NAMES
 
 MakeQueue = Callable[..., Queue]
 
-settings.register_profile("quick", max_examples=15, deadline=None)
-settings.register_profile("nightly", max_examples=1000, deadline=None)
+# A database is slow to draw from, as Hypothesis sees it.
+both = settings(deadline=None, suppress_health_check=list(HealthCheck))
+settings.register_profile("quick", both, max_examples=15, stateful_step_count=25)
+settings.register_profile("nightly", both, max_examples=2000, stateful_step_count=60)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 

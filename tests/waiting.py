@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Final, TypeVar
 
 from django.db import connections
 
 from django_leasequeue.testing.conformance.threads import in_thread, wait_for
 
-__all__ = ["blocked_sessions", "in_thread", "wait_for"]
+__all__ = ["answered", "blocked", "blocked_sessions", "in_thread", "wait_for"]
+
+T = TypeVar("T")
 
 # Of this database alone: other tests run beside this one. A lock on another's transaction names no
 # database, but its waiter has locked a table before.
@@ -37,3 +41,16 @@ def blocked_sessions(using: str) -> int:
         transactions = cursor.fetchone()[2].rpartition("\nTRANSACTIONS\n")[2]
         cursor.execute("SELECT id FROM information_schema.processlist WHERE db = database()")
         return len({str(id) for (id,) in cursor} & set(LOCK_WAIT.findall(transactions)))
+
+
+def blocked(work: Callable[[], T], using: str = "default") -> Future[T]:
+    """*work*, started and now waiting for a lock that this transaction holds."""
+    future = in_thread(work)
+    wait_for(lambda: blocked_sessions(using) > 0 or future.done())
+    assert not future.done(), f"it should have waited, but answered {future.result()}"
+    return future
+
+
+def answered(work: Callable[[], T]) -> T:
+    """What *work* answers on another connection, without waiting for this transaction."""
+    return in_thread(work).result(timeout=10)

@@ -15,6 +15,7 @@ import pytest
 from django.db import connection, connections, transaction
 
 from django_leasequeue import Lease, Queue, wakeups
+from tests.stores.levels import LEVELS, isolated
 from tests.waiting import in_thread, wait_for
 
 NEVER = 3600.0
@@ -144,7 +145,14 @@ def test_a_rollback_notifies_nobody(queue: Queue, notes: psycopg.Connection[Any]
     assert polling.result(timeout=10)
 
 
-def test_an_enqueue_between_the_look_and_the_sleep_is_not_missed(queue: Queue) -> None:
+@pytest.fixture(params=LEVELS)
+def level(transactional_db: None, request: pytest.FixtureRequest) -> Iterator[str]:
+    """The isolation level of every session."""
+    with isolated("default", request.param):
+        yield request.param
+
+
+def test_an_enqueue_between_the_look_and_the_sleep_is_not_missed(level: str, queue: Queue) -> None:
     """G28: the race of a notification after the commit: announced, looked, not yet asleep."""
     looked, go_on = threading.Event(), threading.Event()
     ask = queue.claim_one
@@ -163,7 +171,8 @@ def test_an_enqueue_between_the_look_and_the_sleep_is_not_missed(queue: Queue) -
     other = Queue("emails")
     wakeups_in_process, wakeups.asleep = wakeups.asleep, type(wakeups.asleep)()
     try:
-        other.enqueue({}, id="a")  # only the server can tell the sleeper now
+        with transaction.atomic():
+            other.enqueue({}, id="a")  # only the server can tell the sleeper now
     finally:
         wakeups.asleep = wakeups_in_process
     go_on.set()

@@ -35,8 +35,7 @@ from tests.builders import (
     redriven,
 )
 from tests.databases import ALIASES, IDS, on_all
-from tests.stores.locks import someone_waits
-from tests.waiting import in_thread, wait_for
+from tests.waiting import blocked_sessions, in_thread, wait_for
 
 pytestmark = pytest.mark.parametrize("alias", ALIASES, indirect=True, ids=IDS)
 LONG: Final = '"' + "x" * 100 + '"'
@@ -414,7 +413,7 @@ def test_a_task_that_is_being_moved_is_mended_as_it_is_after_that(store: Store) 
         store.complete([a_finish(done)])
         store.fail([a_failure(failed)])
         late = in_thread(lambda: mended(store))
-        wait_for(lambda: someone_waits(store.using) or late.done())
+        wait_for(lambda: blocked_sessions(store.using) > 0 or late.done())
 
     assert sorted(late.result(timeout=10)) == ["has left", "rewritten"]
     [task] = rows(store)

@@ -12,7 +12,7 @@ import pytest
 from django.db import OperationalError, connections, transaction
 from django.test.utils import CaptureQueriesContext
 
-from django_leasequeue import LostReason, Queue, QueueUnavailableError
+from django_leasequeue import Queue, QueueUnavailableError
 from django_leasequeue.models import Task
 from django_leasequeue.stores.base import Store
 from django_leasequeue.stores.portable import PortableStore
@@ -168,19 +168,6 @@ def test_a_finish_that_began_in_time_stands_though_it_is_committed_late(
     assert kinds(store, lease.life) == ["enqueued", "leased", "acked"]
 
 
-def test_a_complete_that_waited_behind_a_cancel_is_refused(store: Store) -> None:
-    """B11: it is judged by what it finds there."""
-    lease = a_lease(store)
-
-    with elsewhere(lambda: cancelled(store, lease.id)) as end:
-        late = in_thread(lambda: store.complete([a_finish(lease)]))
-        wait_for(lambda: blocked_sessions("mariadb") == 1)
-        end()
-        assert late.result(10) == set()
-
-    assert store.lost_reason(lease) is LostReason.CANCELLED
-
-
 @pytest.mark.parametrize("names", [{"dedupe_key": "k"}, {"id": "a"}], ids=["key", "id"])
 class TestEnqueuesOfTheSame:
     """B22, and what comes between looking for a holder and storing."""
@@ -219,23 +206,6 @@ class TestEnqueuesOfTheSame:
 
         assert second.duplicate is not rolled_back
         assert Task.objects.using("mariadb").filter(life=second.life).exists()
-
-
-def test_a_duplicate_of_a_running_task_holds_up_neither_its_heartbeat_nor_its_end(
-    store: Store,
-) -> None:
-    """The caller's transaction may be long, and the lease has to be renewed meanwhile."""
-    lease = a_lease(store)
-
-    with transaction.atomic(using="mariadb"):
-        [answer] = store.enqueue(QUEUE, [a_task(lease.id)])
-        beat = in_thread(lambda: store.heartbeat(lease, None)).result(10)
-        accepted = in_thread(lambda: store.complete([a_finish(lease)])).result(10)
-
-    assert answer.duplicate
-    assert beat is not None
-    assert (beat.renewed, accepted) == (True, {lease.token})
-    assert sorted(kinds(store, lease.life)[2:]) == ["acked", "duplicate", "heartbeat"]
 
 
 def test_a_move_of_its_own_reads_what_is_committed_whatever_the_settings_say(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from inspect import signature
@@ -9,11 +12,12 @@ from typing import Any, Final
 
 import pytest
 
-from django_leasequeue import Lease, Queue, QueuePolicy
+from django_leasequeue import ALL, InvalidTaskError, Lease, Queue, QueuePolicy
 from django_leasequeue.records import Admitted, EnqueuedTask
 from django_leasequeue.stores.memory import MemoryStore
 from django_leasequeue.testing.clock import FakeClock
 from django_leasequeue.testing.conformance import POLICY, WorkQueueConformance
+from django_leasequeue.testing.conformance.bad_input import BAD_ITEMS, NOT_JSON
 from django_leasequeue.testing.memory import MemoryQueue
 from django_leasequeue.transitions import Kind, State, TaskRecord, Transition, follow, overdue
 from django_leasequeue.wakeups import Wake
@@ -194,7 +198,122 @@ class OtherTenantsLettersAreFound(MemoryStore):
         return self.tasks.values()
 
 
-CAUGHT: Final[list[tuple[type[MemoryStore], str, tuple[str, ...]]]] = [
+class PayloadIsLost(MemoryStore):
+    def enqueue(self, queue: str, tasks: Any) -> list[EnqueuedTask]:
+        return super().enqueue(queue, [replace(task, payload="null") for task in tasks])
+
+
+class ManyInAnyOrder(MemoryStore):
+    def enqueue(self, queue: str, tasks: Any) -> list[EnqueuedTask]:
+        return super().enqueue(queue, tasks[::-1])[::-1]
+
+
+class ManyOneByOne(MemoryQueue):
+    def enqueue_many(self, tasks: Any) -> Any:
+        return [
+            stored for task in tasks for stored in super(ManyOneByOne, self).enqueue_many([task])
+        ]
+
+
+class DeliveredEarly(MemoryStore):
+    def visible(self, queue: str, now: datetime) -> list[TaskRecord]:
+        return self.look(queue=queue, state=State.READY)
+
+
+class LeasedTwice(MemoryStore):
+    """The first lease of each task is in the log alone."""
+
+    def project(self, before: TaskRecord | None, after: TaskRecord | None, now: datetime) -> None:
+        if after and after.state is State.LEASED and after.seq not in self.seen:
+            self.seen.add(after.seq)
+        else:
+            super().project(before, after, now)
+
+    def __init__(self, clock: Any = None) -> None:
+        super().__init__(clock)
+        self.seen: set[int] = set()
+
+
+class NeedsASweeper(MemoryStore):
+    def as_of_now(self, queue: str) -> list[TaskRecord]:
+        return self.look(queue=queue)
+
+
+class LapseForgetsTheAttempt(MemoryStore):
+    def written_down(self, task: TaskRecord, now: datetime) -> TaskRecord:
+        late = overdue(task, now)
+        return self.kept(task, replace(late, attempt=0)) if late else task
+
+
+class LettersFallOut(MemoryStore):
+    def look(self, **match: Any) -> list[TaskRecord]:
+        old = self.now() - timedelta(hours=1)
+        tasks = super().look(**match)
+        return [task for task in tasks if task.state is not State.DEAD or task.visible_at > old]
+
+
+class OnlyTheLastFailureIsKept(MemoryStore):
+    def history(self, lives: Any, *, since: int = 0) -> list[Transition]:
+        return super().history(lives, since=since)[-2:]
+
+
+class LettersOfAllTenants(MemoryStore):
+    def dead(self, queue: str, **options: Any) -> list[TaskRecord]:
+        return super().dead(queue, **options | {"tenant": ALL})
+
+
+class CancelSparesTheRunning(MemoryStore):
+    def cancel(self, queue: str, ids: Any, **said: Any) -> set[str]:
+        running = {task.id for task in self.look(queue=queue, state=State.LEASED)}
+        return super().cancel(queue, [id for id in ids if id not in running], **said)
+
+
+class PollGivesUpAtOnce(MemoryQueue):
+    def poll(self, *, worker: str, wait: float = 0.0) -> Lease | None:
+        return super().poll(worker=worker)
+
+
+class NamesFoldCase(MemoryStore):
+    def holder(self, queue: str, task: Admitted, now: datetime) -> TaskRecord | None:
+        return super().holder(queue, replace(task, id=task.id.lower()), now)
+
+
+class TakesAnything(MemoryQueue):
+    def enqueue(self, payload: Any, **options: Any) -> Any:
+        try:
+            return super().enqueue(payload, **options)
+        except InvalidTaskError:
+            return super().enqueue(None)
+
+
+class OddResultsAreNotRecorded(MemoryQueue):
+    def complete(self, lease: Lease, *, result: Any = None) -> None:
+        if not isinstance(result, set):
+            super().complete(lease, result=result)
+
+
+class CountsOnlyWhatIsWritten(MemoryStore):
+    def counts(self, queue: str) -> Mapping[str, int]:
+        return Counter(row.kind for row in self.transitions if row.queue == queue)
+
+
+class RedrivesAtOnce(MemoryStore):
+    def redrive(self, *args: Any, slots: Any = None, **options: Any) -> Any:
+        return super().redrive(*args, **options)
+
+
+class ClaimsWhilePaused(MemoryStore):
+    def may_claim(self, queue: str) -> bool:
+        return True
+
+
+class ForgetsWhoPaused(MemoryStore):
+    def pause(self, queue: str, *, by: str | None, reason: str | None) -> bool:
+        return super().pause(queue, by=None, reason=reason)
+
+
+Broken = type[MemoryStore] | type[MemoryQueue]
+CAUGHT: Final[list[tuple[Broken, str, tuple[Any, ...]]]] = [
     (LiveAtItsDeadline, "a_lease_is_over_at_the_very_instant_of_its_deadline", ("complete",)),
     (TokenNotCompared, "a_superseded_lease_moves_nothing", ("complete",)),
     (ExpiredLeaseMayAct, "a_lease_is_over_at_the_very_instant_of_its_deadline", ("fail",)),
@@ -229,24 +348,45 @@ CAUGHT: Final[list[tuple[type[MemoryStore], str, tuple[str, ...]]]] = [
     (ReleaseLosesThePlace, "a_released_task_has_its_attempt_and_its_place_back", ()),
     (AdoptionOfEverybody, "adoption_gives_back_the_live_leases_of_one_name", ()),
     (OtherTenantsLettersAreFound, "an_id_of_another_tenant_is_nobodys", ()),
+    (PayloadIsLost, "a_task_is_delivered_with_what_it_was_given", ()),
+    (ManyInAnyOrder, "many_are_stored_in_order_and_answered_one_each", ()),
+    (ManyOneByOne, "one_bad_item_in_a_bulk_enqueue_stores_nothing", BAD_ITEMS[0]),
+    (DeliveredEarly, "a_delayed_task_is_delivered_at_its_time_and_not_before", ()),
+    (LeasedTwice, "a_leased_task_is_not_leased_again", ()),
+    (LeasedTwice, "many_who_ask_at_once_never_get_the_same_task", ()),
+    (NeedsASweeper, "what_the_clock_has_done_is_true_before_anybody_writes_it_down", ()),
+    (LapseForgetsTheAttempt, "the_last_attempt_that_lapses_is_the_last", ()),
+    (LettersFallOut, "nothing_falls_out_of_the_dead_letters_by_itself", ()),
+    (OnlyTheLastFailureIsKept, "a_dead_letter_shows_every_attempt_and_how_it_ended", ()),
+    (LettersOfAllTenants, "dead_letters_come_in_enqueue_order_and_by_tenant", ()),
+    (CancelSparesTheRunning, "whatever_is_held_can_be_cancelled", ("leased",)),
+    (PollGivesUpAtOnce, "a_poll_returns_with_nothing_at_its_end", ()),
+    (NamesFoldCase, "names_compare_byte_for_byte", ()),
+    (TakesAnything, "a_payload_that_is_not_json_is_refused_by_its_path", NOT_JSON[0]),
+    (OddResultsAreNotRecorded, "a_result_that_cant_be_stored_costs_no_task", ()),
+    (CountsOnlyWhatIsWritten, "whatever_happened_is_counted", ()),
+    (ClaimsWhilePaused, "nothing_is_claimed_while_paused_and_enqueueing_goes_on", ()),
+    (ForgetsWhoPaused, "who_paused_and_why_is_known_until_it_is_resumed", ()),
+    (RedrivesAtOnce, "a_rate_spreads_what_moves_over_time", ()),
 ]
 
 
 class Suite(WorkQueueConformance):
-    """The suite run by hand, one test at a time, on a store that is given."""
+    """The suite run by hand, one test at a time, on a store or a queue that is given."""
 
     patience_seconds = 0.3
 
-    def __init__(self, store: type[MemoryStore]) -> None:
+    def __init__(self, broken: Broken) -> None:
         self.clock_of_it = FakeClock()
-        self.store = store(self.clock_of_it)
+        self.kind = broken if issubclass(broken, MemoryQueue) else MemoryQueue
+        self.store = (MemoryStore if issubclass(broken, MemoryQueue) else broken)(self.clock_of_it)
 
     def make_queue(
         self, name: str = "emails", *, policy: QueuePolicy | None = POLICY, clock: Any = None
     ) -> Queue:
-        return MemoryQueue(name, policy=policy, clock=self.clock_of_it, store=self.store)
+        return self.kind(name, policy=policy, clock=self.clock_of_it, store=self.store)
 
-    def play(self, test: str, *parameters: str) -> None:
+    def play(self, test: str, *parameters: Any) -> None:
         method = getattr(self, f"test_{test}")
         given = {"clock": self.clock_of_it, "make": self.make_queue, "queue": self.make_queue()}
         names = list(signature(method).parameters)
@@ -256,14 +396,25 @@ class Suite(WorkQueueConformance):
 
 
 @pytest.mark.parametrize(
-    ("store", "test", "parameters"),
+    ("broken", "test", "parameters"),
     CAUGHT,
-    ids=["-".join([store.__name__, test, *parameters]) for store, test, parameters in CAUGHT],
+    ids=[f"{broken.__name__}-{test}" for broken, test, _ in CAUGHT],
 )
 def test_a_broken_implementation_is_caught(
-    store: type[MemoryStore], test: str, parameters: tuple[str, ...]
+    broken: Broken, test: str, parameters: tuple[Any, ...]
 ) -> None:
     Suite(MemoryStore).play(test, *parameters)  # what isn't broken passes
 
     with pytest.raises((AssertionError, pytest.fail.Exception)):
-        Suite(store).play(test, *parameters)
+        Suite(broken).play(test, *parameters)
+
+
+def test_every_guarantee_of_the_suite_has_a_broken_implementation() -> None:
+    def cited(tests: Iterable[str]) -> set[str]:
+        documents = (getattr(WorkQueueConformance, test).__doc__ or "" for test in tests)
+        return {number for text in documents for number in re.findall(r"\bG\d+\b", text)}
+
+    of_the_suite = cited(name for name in dir(WorkQueueConformance) if name.startswith("test_"))
+    caught = cited(f"test_{test}" for _, test, _ in CAUGHT if not test.startswith("timeline"))
+
+    assert of_the_suite - caught == set()

@@ -7,9 +7,9 @@ from django.db import connection, transaction
 
 from django_leasequeue.models import Pause
 from django_leasequeue.stores.postgres import PostgresStore
+from tests.waiting import answered, blocked
 
 from .conftest import a_task
-from .test_interleavings import answered, blocked
 
 
 def pause(store: PostgresStore) -> bool:

@@ -23,6 +23,7 @@ from ...transitions import Kind, State, TaskRecord, Transition, json_text
 from .. import pauses, tallies
 from ..base import BATCH, Clock, Failure, Finish, Pruned, Store
 from . import columns, rows
+from .heads import Head
 from .rows import Claimed, Row
 from .statements import run
 
@@ -38,6 +39,7 @@ class PostgresStore(Store):
         super().__init__(using, clock)
         # By queue, where the last claim saw no other. A guess: the statement checks it.
         self.only_tenant: dict[str, str] = {}
+        self.heads: dict[str, Head] = {}
 
     def run(self, name: str, **parameters: Any) -> list[Row]:
         """Run sql/*name*.sql at the present instant; the rows it answers."""
@@ -131,8 +133,10 @@ class PostgresStore(Store):
         tenant = self.only_tenant.get(queue)
         asked = {"queue": queue, "worker": worker, "limit": limit, "gate": gate}
         if tenant is not None:
-            answer = self.run("claim", tenant=tenant, **asked)
+            head = self.heads.setdefault(queue, Head())
+            answer = self.run("claim", tenant=tenant, **asked, **head.asked(limit))
             claimed = rows.claimed(answer, queue=queue, worker=worker)
+            head.learn(claimed, limit)
             if claimed.alone:
                 return claimed
         answer = self.run("claim_rotating", **asked)
@@ -180,6 +184,8 @@ class PostgresStore(Store):
             tokens=[lease.token for lease in leases],
             since=[lease.visible_since for lease in leases],
         )
+        for name in {lease.queue for lease in leases} & self.heads.keys():
+            self.heads[name].forget()  # they are visible again where we began
         return {row["token"] for row in answer}
 
     def settle(self, queue: str, *, limit: int = BATCH) -> int:

@@ -78,7 +78,13 @@ HOT: dict[str, tuple[dict[str, Any], set[str]]] = {
         },
     ),
     "claim": (
-        {**CLAIM, "tenant": "t1"},
+        {
+            **CLAIM,
+            "tenant": "t1",
+            "priority": 0,
+            "visible_from": datetime(2028, 12, 31, tzinfo=UTC),
+            "due_from": datetime(2028, 12, 31, tzinfo=UTC),
+        },
         {"leasequeue_task_now", "leasequeue_task_later", "leasequeue_task_pkey"},
     ),
     "claim_rotating": (

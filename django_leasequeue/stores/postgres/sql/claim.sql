@@ -3,6 +3,9 @@
 -- in    queue, tenant, worker   text
 --       limit          integer       at most 1000
 --       gate           boolean       whether to look for what came due
+--       priority       smallint      of this one, nothing that became visible before
+--       visible_from   timestamptz   that instant is looked for; -101 and NULL: all are
+--       due_from       timestamptz   what came due before that isn't looked for; NULL: all is
 --       now            timestamptz   NULL: the database's clock
 -- out   due            boolean       something came due: settle first; nothing was leased
 --       alone          boolean       false: a second tenant has visible tasks; nothing was leased
@@ -20,6 +23,7 @@ due AS MATERIALIZED (
                SELECT task.visible_at
                  FROM leasequeue_task AS task
                 WHERE task.queue = %(queue)s AND task.lane = 'later'
+                  AND task.visible_at >= coalesce(%(due_from)s::timestamptz, '-infinity')
                 ORDER BY task.queue, task.visible_at, task.seq
                 LIMIT 1) <= (SELECT now FROM clock), false) AS yes
 ),
@@ -40,17 +44,32 @@ others AS MATERIALIZED (
              ORDER BY task.queue, task.tenant, task.priority DESC, task.visible_at, task.seq
              LIMIT 1) IS NOT NULL AS yes
 ),
+stretches AS MATERIALIZED (
+    -- While an old snapshot is held, all that was leased since still lies at the head of its
+    -- priority, dead, to be stepped over by every claim.
+    SELECT *
+      FROM (VALUES (1, 100, %(priority)s::integer + 1, '-infinity'::timestamptz),
+                   (2, %(priority)s, %(priority)s,
+                    coalesce(%(visible_from)s::timestamptz, '-infinity')),
+                   (3, %(priority)s - 1, -100, '-infinity'))
+               AS stretch (number, highest, lowest, visible_from)
+     ORDER BY number
+),
 picked AS MATERIALIZED (
     -- LIMIT 1000 inside: the planner, told a number it can't guess, would rather sort.
     SELECT head.*
-      FROM (SELECT task.seq, task.visible_at AS visible_since, task.token AS previous_token
-              FROM leasequeue_task AS task
-             WHERE task.queue = %(queue)s AND task.lane = 'now' AND task.tenant = %(tenant)s
-               AND NOT (SELECT yes FROM due) AND NOT (SELECT yes FROM others)
-               AND NOT EXISTS (SELECT FROM paused)
-             ORDER BY task.priority DESC, task.visible_at, task.seq
-             LIMIT 1000
-               FOR NO KEY UPDATE SKIP LOCKED) AS head
+      FROM stretches AS stretch
+     CROSS JOIN LATERAL (
+           SELECT task.seq, task.visible_at AS visible_since, task.token AS previous_token
+             FROM leasequeue_task AS task
+            WHERE task.queue = %(queue)s AND task.lane = 'now' AND task.tenant = %(tenant)s
+              AND task.priority BETWEEN stretch.lowest AND stretch.highest
+              AND task.visible_at >= stretch.visible_from
+              AND NOT (SELECT yes FROM due) AND NOT (SELECT yes FROM others)
+              AND NOT EXISTS (SELECT FROM paused)
+            ORDER BY task.priority DESC, task.visible_at, task.seq
+            LIMIT 1000
+              FOR NO KEY UPDATE SKIP LOCKED) AS head
      LIMIT %(limit)s
 ),
 numbered AS MATERIALIZED (

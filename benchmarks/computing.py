@@ -1,4 +1,4 @@
-"""Work that never lets go of the interpreter, some 4 ms; as a program, without a queue."""
+"""Work that never lets go of the interpreter, some 20 ms; as a program, without a queue."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 
 
 def compute() -> int:
-    return sum(n * n % 7 for n in range(60_000))
+    return sum(n * n % 7 for n in range(300_000))
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from example_project.bootstrap import ROOT
 ONE_BY_ONE: Final = 1_500
 BULK: Final = 30_000
 PICK_UPS: Final = 100
-COMPUTING: Final = 2_000
+COMPUTING: Final = 400
 PATIENCE_SECONDS: Final = 90.0
 IDLE_SECONDS: Final = 1.5  # until a worker without work sleeps
 STOP_SECONDS: Final = 5.0

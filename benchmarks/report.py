@@ -29,7 +29,7 @@ COLUMNS: Final = {
 RATIOS: Final = ("enqueue", "bulk", "drain1", "drain2", "pick_up_p50_ms", "pick_up_p99_ms")
 NOTHING: Final = "\N{EN DASH}"
 COMPUTING: Final = """
-Tasks that compute, some 4 ms each, ours: {computing1:,.0f} a second by one process,
+Tasks that compute, some 20 ms each, ours: {computing1:,.0f} a second by one process,
 {computing2:,.0f} by `--processes 2`, {gain:.2f} times as many. The same work in bare processes,
 without a queue: {bare1:,.0f} and {bare2:,.0f}, {bare:.2f} times as many; that is what this machine
 has to give.

@@ -49,7 +49,7 @@ class QueueCollector(Collector):
         """See Collector."""
         held = GaugeMetricFamily(
             "leasequeue_tasks",
-            "Held tasks; counted up to 10,001.",
+            "Held tasks; counted up to 5,001.",
             labels=["database", "queue", "state"],
         )
         oldest = GaugeMetricFamily(

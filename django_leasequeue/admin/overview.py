@@ -21,6 +21,7 @@ from django.utils.translation import gettext, gettext_lazy as _
 
 from ..models import DeadLetter, Pause, Task
 from ..overview import DAY, HOUR, Overview, QueueView, Verdict, overview
+from ..overview.counting import COUNTED_MAX
 from ..overview.rates import WHAT, Rates
 from ..overview.verdicts import RECENT_SECONDS
 from ..overview.wording import number, span
@@ -148,6 +149,7 @@ class OverviewAdmin(ReadOnlyTaskAdmin):
             width=WIDTH,
             height=HEIGHT,
             refresh=REFRESH_SECONDS,
+            counted=COUNTED_MAX,
             is_refreshed="refresh" in request.GET,
             pauses=self.link(request, Pause, "changelist"),
             tasks=self.link(request, Task, "changelist"),

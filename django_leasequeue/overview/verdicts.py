@@ -29,12 +29,14 @@ class Verdict(StrEnum):
 class Facts:
     """What the verdict on a queue depends on.
 
+    ``more``: there are more visible tasks than were counted.
     ``oldest`` is how long the oldest visible task has waited, in seconds; None: there is none.
     ``arrived``, ``done``, ``failed`` and ``lapsed`` are counts of the last ten minutes; ``threads``
     those of the ``workers`` that are alive and serve it.
     """
 
     visible: int = 0
+    more: bool = False
     leased: int = 0
     oldest: float | None = None
     workers: int = 0
@@ -103,4 +105,5 @@ def behind(facts: Facts) -> tuple[Verdict, str]:
 
 def waiting(facts: Facts) -> str:
     count = facts.visible
-    return ngettext("%d task waits, ", "%d tasks wait, ", count) % count
+    told = f"{count}+" if facts.more else str(count)
+    return ngettext("%s task waits, ", "%s tasks wait, ", count) % told

@@ -21,6 +21,11 @@ CASES = [
         "3 tasks wait, no worker is there for this queue.",
     ),
     (
+        Facts(visible=5001, more=True, oldest=2),
+        Verdict.STUCK,
+        "5001+ tasks wait, no worker is there for this queue.",
+    ),
+    (
         Facts(visible=1, oldest=700, **BUSY),
         Verdict.STUCK,
         "1 task waits, nothing has ended for more than ten minutes.",

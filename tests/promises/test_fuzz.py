@@ -8,17 +8,19 @@ from typing import Any, Final
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError, call_command, load_command_class
-from hypothesis import given, strategies as st
+from django.core.management.base import CommandParser
+from hypothesis import example, given, strategies as st
 
 from django_leasequeue import InvalidTaskError, Queue
 from django_leasequeue.compat import InvalidTask, TaskResultDoesNotExist, task_backends
 from django_leasequeue.conf import parse
 from django_leasequeue.lease import Lease
 from django_leasequeue.management.commands.leasequeue_worker import queues_of as served
+from django_leasequeue.management.verbs import VERBS
 from django_leasequeue.models import TaskTransition
 from django_leasequeue.tasks import LeaseTask
 from django_leasequeue.testing.clock import START
-from tests.databases import ALIASES
+from tests.databases import on_all
 from tests.promises.test_junk import MANY, junk, refusal
 from tests.words.test_lease import LEASE
 from tests.worker import tasks
@@ -57,10 +59,7 @@ def test_settings_are_understood_or_refused_by_name(queues: Any, options: Any) -
 
 
 WORKER: Final = ("--queue", "--backend", "--name", "--threads", "--max-tasks", "--grace")
-VERBS: Final = (
-    ("prune", "--older-than", "--backend", "--dry-run"),
-    ("erase", "--by", "--reason", ""),
-)
+ENDLESS: Final = {"--watch"}
 
 
 @MANY
@@ -79,23 +78,29 @@ def test_the_worker_s_command_line_is_understood_or_refused(argv: list[str]) -> 
     assert refused is None or isinstance(refused, CommandError), repr(refused)
 
 
-@pytest.mark.django_db(databases=ALIASES)
-@MANY
-@given(
-    verb=st.sampled_from(VERBS),
-    options=st.lists(st.tuples(st.integers(1, 3), words), max_size=3),
-    stray=st.lists(words, max_size=1),
+def options_of(verb: str) -> list[str]:
+    parser = CommandParser()
+    VERBS[verb].add_arguments(parser)
+    return sorted(parser._option_string_actions.keys() - {"-h", "--help", *ENDLESS})
+
+
+command_lines = st.sampled_from(sorted(VERBS)).flatmap(
+    lambda verb: st.lists(st.sampled_from([*options_of(verb), "show"]) | words, max_size=4).map(
+        lambda argv: [verb, *argv]
+    )
 )
-def test_an_operator_s_command_line_does_as_it_says_or_nothing(
-    verb: tuple[str, ...], options: list[tuple[int, str]], stray: list[str]
-) -> None:
+
+
+@on_all
+@MANY
+@given(argv=command_lines)
+@example(argv=["verify", "--database", "nowhere"])
+@example(argv=["advance-tokens", "--database", "nowhere"])
+def test_an_operator_s_command_line_does_as_it_says_or_nothing(argv: list[str]) -> None:
     """G36"""
     queue = Queue("work", using="default")
     queue.complete(claimed(queue))
     before = TaskTransition.objects.count()
-    argv = [verb[0], *stray]
-    for number, word in options:
-        argv += [verb[number]] if verb[number] == "--dry-run" else [verb[number], word]
 
     refused = refusal(lambda: call_command("leasequeue", *argv, stdout=io.StringIO()))
 

@@ -7,9 +7,8 @@ from typing import Any, Final
 
 from django.core.management.base import BaseCommand, CommandError
 
+from django_leasequeue.management.terminal import add_database, databases
 from django_leasequeue.stores import tokens
-
-from .auditing import databases
 
 NUMBER_MAX: Final = 2**63 - 1
 HELP: Final = (
@@ -24,16 +23,14 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--by", type=int, default=0, metavar="N", help="Leave out that many numbers besides."
     )
-    parser.add_argument(
-        "--database", metavar="ALIAS", help="Default: those of all lease queues in TASKS."
-    )
+    add_database(parser)
 
 
 def run(command: BaseCommand, *, by: int, database: str | None, **_: Any) -> None:
     """See the package."""
     if by < 0:
         raise CommandError("--by: tokens never go back")
-    for using in [database] if database else databases():
+    for using in databases(database):
         to = max(tokens.given_out(using), tokens.standing(using)) + by
         if to > NUMBER_MAX:
             raise CommandError(f"--by: no token is above {NUMBER_MAX}")

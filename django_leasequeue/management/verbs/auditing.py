@@ -11,11 +11,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from django.core.management.base import BaseCommand, CommandError
-from django.db import DEFAULT_DB_ALIAS
 
 from django_leasequeue.audit import Step
-from django_leasequeue.conf import backends, parse
 from django_leasequeue.drift import Finding
+from django_leasequeue.management.terminal import add_database, databases
 from django_leasequeue.stores import store_for
 from django_leasequeue.stores.base import Store
 
@@ -25,9 +24,7 @@ BAR: Final = 40  # characters
 
 def add_arguments(parser: ArgumentParser) -> None:
     """See the package."""
-    parser.add_argument(
-        "--database", metavar="ALIAS", help="Default: those of all lease queues in TASKS."
-    )
+    add_database(parser)
     parser.add_argument(
         "--json",
         action="store_true",
@@ -86,10 +83,10 @@ def walk(
     """Go through the databases that are meant, and tell.
 
     Raises:
-        CommandError: there is drift that wasn't mended.
+        CommandError: there is drift that wasn't mended, or no such database.
     """
     reports = []
-    for using in [database] if database else databases():
+    for using in databases(database):
         report = Report(database=using)
         reports.append(report)
         for finding in seen(command, report, steps_of(store_for(using))):
@@ -102,12 +99,6 @@ def walk(
         command.stdout.write(json.dumps(told, default=str, indent=2))
     if left := sum(report.left for report in reports):
         raise CommandError(f"drift: {left}")
-
-
-def databases() -> list[str]:
-    return sorted({parse(alias, config).using for alias, config in backends()}) or [
-        DEFAULT_DB_ALIAS
-    ]
 
 
 def seen(command: BaseCommand, report: Report, steps: Iterable[Step]) -> Iterator[Finding]:

@@ -38,7 +38,7 @@ def test_every_call_of_a_tasks_life_has_a_twin() -> None:
             "depth",
             "stats",
         ),
-        *("dead_letters", "erase"),
+        *("dead_letters", "erase", "pause", "paused", "resume"),
     }
     assert set(NAMES) == calls
     assert hasattr(Queue, "apoll")

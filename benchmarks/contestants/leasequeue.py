@@ -9,8 +9,6 @@ import django
 from django.core.management import call_command
 from django.db import connection
 
-from django_leasequeue import NewTask, Queue
-
 PACKAGES: Final = ["Django", "psycopg"]
 
 
@@ -31,17 +29,15 @@ def enqueue(number: int) -> None:
 
 
 def enqueue_many(numbers: Sequence[int]) -> None:
-    enqueue_calls("noop", numbers)
+    from .leasequeue_tasks import noop  # noqa: PLC0415  after the set-up
+
+    noop.enqueue_many([number] for number in numbers)
 
 
 def enqueue_computing(numbers: Sequence[int]) -> None:
-    enqueue_calls("compute", numbers)
+    from .leasequeue_tasks import compute  # noqa: PLC0415  after the set-up
 
-
-def enqueue_calls(name: str, numbers: Sequence[int]) -> None:
-    path = f"benchmarks.contestants.leasequeue_tasks.{name}"
-    calls = ({"args": [number], "kwargs": {}} for number in numbers)
-    Queue("default").enqueue_many(NewTask(payload=call, path=path) for call in calls)
+    compute.enqueue_many([number] for number in numbers)
 
 
 def workers(processes: int) -> list[list[str]]:

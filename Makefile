@@ -2,7 +2,7 @@
 
 RUN = python3 -m example_project
 
-.PHONY: help demo reset smoke test chaos soak bench micro acceptance nightly million lint types format matrix constraints ci
+.PHONY: help demo reset smoke test chaos soak bench micro acceptance nightly million screenshots scale lint types format matrix constraints ci
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-12s %s\n", $$1, $$2}' Makefile
@@ -39,6 +39,12 @@ nightly:  ## The model against each database, at length; ARGS="-k sqlite"
 
 million:  ## Verify a million tasks, and say what that takes; ARGS=20000 for fewer
 	$(RUN) tox run -e million -- $(ARGS)
+
+screenshots:  ## Walk through the admin in Chromium, and renew the pictures of the docs
+	$(RUN) screenshots
+
+scale:  ## Fill DATABASE_URL, an empty PostgreSQL, with a large queue; measure the pages on it
+	python manage.py scale seed && python manage.py scale measure
 
 lint:  ## Ruff's rules and format, and the layers
 	$(RUN) tox run -e lint

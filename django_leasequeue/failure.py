@@ -6,7 +6,9 @@ megabytes, or hold text that no database stores.
 
 from __future__ import annotations
 
+import re
 import traceback
+from functools import lru_cache
 from typing import Any, Final
 
 from .transitions import json_text
@@ -15,6 +17,14 @@ from .validation import storable_text
 MESSAGE_CHARACTERS_MAX: Final = 4_000
 TRACEBACK_CHARACTERS_MAX: Final = 16_000
 SUMMARY_CHARACTERS_MAX: Final = 200
+# What tells one occurrence of an error from the next: text in quotes (if cut, to the end),
+# mail addresses, and whatever has a digit in it: numbers, ids, UUIDs, hex.
+VARYING: Final = re.compile(
+    r"""(?P<quoted> (?<!\w)' (?:[^']|(?<=\w)'(?=\w))* (?:'|$) | " [^"]* (?:"|$) )
+      | [\w.+-]+ @ [\w.-]+
+      | [\w-]* \d [\w-]* (?:[.,:]\d+)*""",
+    re.VERBOSE,
+)
 
 
 def error_text(error: BaseException | str, *, note: str = "") -> str:
@@ -79,3 +89,17 @@ def summary(kind: str, message: str) -> str:
     line = " ".join(message.split())
     told = f"{short}: {line}" if short and line else short or line
     return storable_text(told, SUMMARY_CHARACTERS_MAX)
+
+
+@lru_cache(maxsize=1024)  # of a queue that fails, the errors are mostly the same few
+def fingerprint(summary: str) -> str | None:
+    """What *summary*, an error in one line, has in common with others of its kind; None: no error.
+
+    ``ValueError: no order 17 of 'ada'`` and ``ValueError: no order 9 of 'bob'`` are both
+    ``ValueError: no order # of '…'``.
+    """
+    kind, colon, message = summary.partition(":")
+    if not colon or not kind.isidentifier():
+        kind, colon, message = "", "", summary
+    common = VARYING.sub(lambda found: "'…'" if found["quoted"] else "#", message)
+    return f"{kind}{colon}{common}"[:SUMMARY_CHARACTERS_MAX] or None

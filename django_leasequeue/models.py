@@ -5,7 +5,7 @@ Nothing here changes a task: the stores do. The managers refuse what would rewri
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final, NoReturn
 
 from django.core.checks import CheckMessage
@@ -13,6 +13,7 @@ from django.db import models
 from django.db.models import F, Q
 from django.utils.translation import gettext_lazy as _
 
+from .failure import SUMMARY_CHARACTERS_MAX
 from .fields import ExactCharField, Instant
 from .transitions import Kind, State, TaskRecord, Transition
 from .validation import CHARACTERS_MAX
@@ -89,8 +90,9 @@ class TaskTransition(models.Model):
 class Task(models.Model):
     """A held task: the fold of its transitions, plus what finds it fast.
 
-    ``live_key`` and ``lane`` follow from the other columns: the dedupe key while it binds, and
-    where PostgreSQL looks for the task: 'now' (written down as visible), 'later' (will become due
+    ``live_key``, ``fingerprint`` and ``lane`` follow from the other columns: the dedupe key while
+    it binds, what the last error has in common with others of its kind (NULL: none yet), and where
+    PostgreSQL looks for the task: 'now' (written down as visible), 'later' (will become due
     by time), NULL (a dead letter).
     """
 
@@ -116,6 +118,7 @@ class Task(models.Model):
     leased_at = Instant(_("leased at"), null=True)
     details = models.TextField(_("details"), null=True)
     last_error = models.TextField(_("last error"), blank=True)
+    fingerprint = ExactCharField(max_length=SUMMARY_CHARACTERS_MAX, null=True, editable=False)
     lane = ExactCharField(max_length=5, null=True, editable=False)
 
     objects = ReadOnlyQuerySet.as_manager()
@@ -160,6 +163,11 @@ class Task(models.Model):
                 fields=["queue", "seq"],
                 condition=Q(state="dead"),
                 name="leasequeue_task_dead",
+            ),
+            models.Index(
+                fields=["visible_at", "seq"],
+                condition=Q(state="dead"),
+                name="leasequeue_task_died",
             ),
         ]
 
@@ -207,8 +215,27 @@ def dead_at(now: datetime) -> Q:
 
     A task whose last lease has run out is one, whether or not anybody wrote it down.
     """
-    lapsed = Q(state=State.LEASED, visible_at__lte=now)
-    return Q(state=State.DEAD) | (lapsed & Q(attempt__gte=F("max_attempts")))
+    return Q(state=State.DEAD) | died_at(now)
+
+
+def died_at(now: datetime) -> Q:
+    """Which tasks are dead at *now* by the clock alone."""
+    # By the lane, too: the index of what comes due by time has few that are past it. A planner that
+    # knew the instants would go by the whole table, where most are; so it is told neither end.
+    past = {"visible_at__gt": Untold(LONG_AGO), "visible_at__lte": Untold(now)}
+    return Q(lane="later", state=State.LEASED, attempt__gte=F("max_attempts"), **past)
+
+
+LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Untold(models.Func):
+    """An instant whose value the planner isn't told."""
+
+    template = "(SELECT %(expressions)s)"
+
+    def __init__(self, moment: Any) -> None:
+        super().__init__(models.Value(moment, Instant()), output_field=Instant())
 
 
 class DeadLetter(Task):
@@ -375,3 +402,67 @@ class Worker(models.Model):
 
     def __str__(self) -> str:
         return str(self.name)
+
+
+class Batch(models.Model):
+    """What an operator did to many tasks at once: who, when, why, to which, and how far it is.
+
+    ``by`` and ``reason`` stand in the log beside each task that moved, too. ``queues`` and
+    ``chosen`` are words: what was selected, and by which filters. ``next_at`` is when a redrive at
+    a rate has its next task become visible.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    verb = ExactCharField(_("what"), max_length=20)
+    by = ExactCharField(_("by"), max_length=CHARACTERS_MAX["by"])
+    reason = ExactCharField(_("reason"), max_length=CHARACTERS_MAX["reason"], blank=True)
+    queues = ExactCharField(_("queues"), max_length=3000, blank=True)
+    chosen = ExactCharField(_("selection"), max_length=1000, blank=True)
+    rate = models.FloatField(_("rate"), null=True)
+    at = Instant(_("at"))
+    next_at = Instant(null=True)
+    done_at = Instant(_("done at"), null=True)
+    total = models.IntegerField(_("selected"), default=0)
+    moved = models.IntegerField(_("moved"), default=0)
+    skipped = models.IntegerField(_("skipped"), default=0)
+
+    class Meta:
+        db_table = "leasequeue_batch"
+        verbose_name = _("batch")
+        verbose_name_plural = _("batches")
+        default_permissions = ("view",)
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.id}"
+
+    @property
+    def using(self) -> str:
+        """Alias of its tasks' database."""
+        return str(self._state.db)
+
+    @property
+    def passed(self) -> int:
+        """How many of the selected tasks it has dealt with."""
+        return self.moved + self.skipped
+
+
+class BatchItem(models.Model):
+    """One task of a batch, by its number; ``outcome`` is why it stayed, empty where it moved.
+
+    ``place`` is the order in which they are dealt with, from 1.
+    """
+
+    pk = models.CompositePrimaryKey("batch_id", "place")
+    batch_id = models.BigIntegerField()
+    place = models.IntegerField()
+    seq = models.BigIntegerField()
+    outcome = ExactCharField(max_length=500, null=True)
+
+    class Meta:
+        db_table = "leasequeue_batch_item"
+        verbose_name = _("task of a batch")
+        verbose_name_plural = _("tasks of a batch")
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return f"{self.batch_id}: {self.seq}"

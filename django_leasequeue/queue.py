@@ -420,7 +420,6 @@ class Queue(AsyncQueueMixin):
         redriven = 0
         skipped: dict[str, str] = {}
         for start in range(0, len(wanted), BATCH):
-            slots = slots and slots.since(self.now())
             with self.reached():
                 batch = self.store.redrive(
                     self.name,
@@ -430,7 +429,8 @@ class Queue(AsyncQueueMixin):
                     reason=reason,
                     slots=slots,
                 )
-            slots = slots and slots.after(batch.redriven)
+            # It began by now at the latest: so what follows comes after the last of it.
+            slots = slots and slots.since(self.now()).after(batch.redriven)
             redriven += batch.redriven
             skipped.update(batch.skipped)
         if redriven:

@@ -13,6 +13,7 @@ docs/benchmarks.md):
     python3 -m example_project chaos --seconds 180
     python3 -m example_project soak --minutes 20
     python3 -m example_project bench
+    python3 -m example_project screenshots
 """
 
 from __future__ import annotations
@@ -28,10 +29,12 @@ MODULES: Final = {
     "chaos": "tests.chaos",
     "soak": "tests.chaos.soak",
     "bench": "benchmarks",
+    "screenshots": "tests.browser",
     "tox": "tox",
 }
 EXTRAS: Final = {command: {"demo", "test"} for command in MODULES} | {
     "bench": {"demo", "test", "bench", "postgres"},
+    "screenshots": {"demo", "test", "browser"},
     "tox": {"matrix"},
 }
 # The suite waits more than it computes: four processes share it, each with databases of its own.

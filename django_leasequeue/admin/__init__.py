@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from django.contrib import admin
 
-from ..models import DeadLetter, Overview, Pause, Task, TaskTransition
+from ..models import Batch, DeadLetter, Overview, Pause, Task, TaskTransition
+from .batches import BatchAdmin
 from .dead_letters import DeadLetterAdmin
 from .log import TransitionAdmin
 from .overview import OverviewAdmin, PauseAdmin
@@ -19,5 +20,13 @@ admin.site.register(Overview, OverviewAdmin)
 admin.site.register(Pause, PauseAdmin)
 admin.site.register(Task, TaskAdmin)
 admin.site.register(TaskTransition, TransitionAdmin)
+admin.site.register(Batch, BatchAdmin)
 
-__all__ = ["DeadLetterAdmin", "OverviewAdmin", "PauseAdmin", "TaskAdmin", "TransitionAdmin"]
+__all__ = [
+    "BatchAdmin",
+    "DeadLetterAdmin",
+    "OverviewAdmin",
+    "PauseAdmin",
+    "TaskAdmin",
+    "TransitionAdmin",
+]

@@ -6,13 +6,27 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.contrib.admin.options import IncorrectLookupParameters
+from django.contrib.admin.views.main import ChangeList
+from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import URLPattern, path
 from django.utils.translation import gettext, gettext_lazy as _
 
-from ..models import DeadLetter, dead_at
+from ..models import DeadLetter
 from ..story import VANISHED
-from .filters import ErrorFilter, PathFilter, QueueFilter, TenantFilter
+from .bounds import UnreadChangeList
+from .filters import (
+    AgeFilter,
+    ErrorFilter,
+    LostFilter,
+    PathFilter,
+    QueueFilter,
+    TenantFilter,
+)
+from .groups import GROUPS_MAX, groups_of
 from .task_pages import TaskPagesAdmin
 from .timeline import Story
 from .verbs import CANCEL, REDRIVE, SelectionForm
@@ -27,7 +41,14 @@ class DeadLetterAdmin(TaskPagesAdmin):
     """The tasks that stopped. To limit who sees what, subclass it and override ``tenants_for``."""
 
     list_display = ("function", "place", "attempts", "error", "since")
-    list_filter = (QueueFilter, TenantFilter, PathFilter, ErrorFilter)
+    list_filter = (
+        QueueFilter,
+        TenantFilter,
+        PathFilter,
+        ErrorFilter,
+        LostFilter,
+        AgeFilter,
+    )
     search_fields = ("task_id", "path", "tenant", "last_error")
     ordering = ("-visible_at", "-seq")
     actions = ("redrive_selected", "cancel_selected")
@@ -42,7 +63,7 @@ class DeadLetterAdmin(TaskPagesAdmin):
         return story.was_dead
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        return super().get_queryset(request).filter(dead_at(self.now(request)))
+        return super().get_queryset(request).filter(self.dead(request))
 
     @admin.display(description=_("last error"), ordering="last_error")
     def error(self, letter: DeadLetter) -> str:
@@ -51,6 +72,38 @@ class DeadLetterAdmin(TaskPagesAdmin):
     @admin.display(description=_("dead since"), ordering="visible_at")
     def since(self, letter: DeadLetter) -> str:
         return to_the_second(letter.visible_at)
+
+    def get_urls(self) -> list[URLPattern]:
+        name = f"{self.opts.app_label}_{self.opts.model_name}_groups"
+        view = self.admin_site.admin_view(self.groups_view)
+        return [path("groups/", view, name=name), *super().get_urls()]
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        match = request.resolver_match
+        by_group = match and match.url_name and match.url_name.endswith("_groups")
+        return UnreadChangeList if by_group else super().get_changelist(request, **kwargs)
+
+    def groups_view(self, request: HttpRequest) -> HttpResponse:
+        """The letters that are alike, counted; the list's filters apply."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        try:
+            changelist = self.get_changelist_instance(request)
+        except IncorrectLookupParameters:
+            return HttpResponseRedirect(request.path)
+        groups = groups_of(changelist.queryset, self.now(request), changelist)
+        return self.page(
+            request,
+            "groups",
+            title=gettext("Dead letters by error"),
+            original=gettext("By error"),
+            cl=changelist,
+            groups=groups[:GROUPS_MAX],
+            more=len(groups) > GROUPS_MAX,
+            letters=self.url("changelist"),
+            verbs=[verb for verb in self.verbs if self.may(request, verb)],
+            checkbox=ACTION_CHECKBOX_NAME,
+        )
 
     @admin.action(permissions=["redrive"], description=_("Redrive selected dead letters"))
     def redrive_selected(

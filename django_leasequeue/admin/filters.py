@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from typing import Any, ClassVar, Final
 
 from django.contrib import admin
-from django.db.models import Case, F, QuerySet, TextField, Value, When
-from django.db.models.functions import Left, StrIndex
+from django.db.models import F, Q, QuerySet, Value
+from django.db.models.functions import Coalesce
 from django.db.models.lookups import Exact
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
@@ -17,8 +18,7 @@ from ..story import VANISHED
 from ..transitions import Kind, State
 
 VALUES_MAX: Final = 100  # a filter that must be scrolled for ever helps nobody; the search does
-READ_MAX: Final = 10_000  # rows, the newest, whose values are offered
-COLON: Final = StrIndex("last_error", Value(":"))
+READ_MAX: Final = 2_000  # rows, the newest, whose values are offered
 STATES: Final[dict[str, Any]] = {
     State.READY: _("ready"),
     State.SCHEDULED: _("scheduled"),
@@ -74,15 +74,69 @@ class PathFilter(ValueFilter):
 
 
 class ErrorFilter(ValueFilter):
-    """The type of the last error: what its one line says before the colon."""
+    """What the last error has in common with others of its kind."""
 
-    title, parameter_name = _("last error"), "error_type"
-    by = Case(
-        When(last_error="", then=Value(VANISHED)),
-        When(last_error__contains=":", then=Left("last_error", COLON - 1)),
-        default="last_error",
-        output_field=TextField(),
-    )
+    title, parameter_name = _("error"), "error"
+    by = Coalesce("fingerprint", Value(""))
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        found = super().lookups(request, model_admin)
+        return [(value, shown if value else VANISHED) for value, shown in found]
+
+
+class LostFilter(admin.SimpleListFilter):
+    """Whether any attempt said why, or every one just vanished."""
+
+    title, parameter_name = _("how"), "how"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        return [("failed", _("failed")), ("lost", _("only ever lost"))]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        if self.value() not in ("failed", "lost"):
+            return queryset
+        return queryset.filter(fingerprint__isnull=self.value() == "lost")
+
+
+class AgeFilter(admin.SimpleListFilter):
+    """How long they have been dead."""
+
+    title, parameter_name = _("dead since"), "dead"
+    spans: ClassVar = {
+        "hour": (_("the last hour"), timedelta(hours=1)),
+        "day": (_("the last 24 hours"), timedelta(days=1)),
+        "week": (_("the last 7 days"), timedelta(days=7)),
+    }
+
+    def __init__(self, request: HttpRequest, *args: Any) -> None:
+        super().__init__(request, *args)
+        self.now = args[-1].now(request)
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        older = ("older", _("longer than 7 days"))
+        return [*((name, told) for name, (told, _span) in self.spans.items()), older]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        chosen = self.value() or ""
+        if chosen == "older":
+            return queryset.filter(visible_at__lte=self.now - self.spans["week"][1])
+        if chosen not in self.spans:
+            return queryset
+        return queryset.filter(visible_at__gt=self.now - self.spans[chosen][1])
+
+
+def told(changelist: Any) -> str:
+    """In words, what a list is narrowed by."""
+    words = [
+        f"{spec.title}: {choice['display']}"
+        for spec in changelist.filter_specs
+        if spec.used_parameters
+        for choice in spec.choices(changelist)
+        if choice["selected"]
+    ]
+    if changelist.query:
+        words.append(f"“{changelist.query}”")
+    return "; ".join(words)
 
 
 class StateFilter(admin.SimpleListFilter):
@@ -94,17 +148,32 @@ class StateFilter(admin.SimpleListFilter):
         super().__init__(request, *args)
         model_admin = args[-1]
         self.letters = model_admin.link(request, DeadLetter, "changelist")
+        self.now = model_admin.now(request)
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
         return list(STATES.items())
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        return queryset.filter(standing=self.value()) if self.value() else queryset
+        if not self.value():
+            return queryset
+        if self.value() not in STATES:
+            return queryset.none()
+        return queryset.filter(standing_at(self.value(), self.now))
 
     def choices(self, changelist: Any) -> Iterator[Any]:
         yield from super().choices(changelist)
         if self.letters:
             yield {"selected": False, "query_string": self.letters, "display": _("dead letters")}
+
+
+def standing_at(state: str | None, now: datetime) -> Q:
+    """Which of the tasks that aren't dead stand so at *now*, in words that the indexes have."""
+    late = Q(lane="later", visible_at__lte=now)
+    return {
+        State.READY: Q(lane="now") | late,
+        State.SCHEDULED: Q(lane="later", state=State.READY, visible_at__gt=now),
+        State.LEASED: Q(lane="later", state=State.LEASED, visible_at__gt=now),
+    }[State(state or "")]
 
 
 class KindFilter(admin.SimpleListFilter):

@@ -4,47 +4,28 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any, Final
 from uuid import UUID
 
 from django.contrib import admin, messages
 from django.contrib.admin.utils import unquote
 from django.core.exceptions import PermissionDenied
-from django.core.paginator import Paginator
 from django.db.models import Case, F, OuterRef, QuerySet, Subquery, When
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext, gettext_lazy as _
 
 from ..models import Task, TaskTransition
 from ..transitions import Kind
-from .access import ReadOnlyTaskAdmin, as_life, positions
+from .access import ReadOnlyTaskAdmin, as_life, of_own_id, positions
+from .bounds import BoundedPaginator, last_positions
 from .drilldown import LogChangeList
 from .filters import KindFilter, QueueFilter
 from .timeline import pretty, pretty_value
 from .wording import short_id, shortened, to_the_second, two_lines
 
-COUNTED_MAX: Final = 10_000
 LIVES_MAX: Final = 1000  # of one id, the newest
 SECRET: Final = frozenset({"details", "result"})
 FAILURES: Final = (Kind.RETRIED, Kind.DEAD, Kind.DROPPED)
-
-
-class BoundedPaginator(Paginator):  # type: ignore[type-arg]
-    """Counts so far and no further: counting a long log takes longer than any page of it."""
-
-    @cached_property
-    def count(self) -> int:
-        return min(self.reached, COUNTED_MAX)
-
-    @property
-    def is_cut(self) -> bool:
-        return self.reached > COUNTED_MAX
-
-    @cached_property
-    def reached(self) -> int:
-        rows: QuerySet[Any] = self.object_list  # type: ignore[assignment]
-        return rows.order_by().values("pk")[: COUNTED_MAX + 1].count()
 
 
 class TransitionAdmin(ReadOnlyTaskAdmin):
@@ -80,17 +61,20 @@ class TransitionAdmin(ReadOnlyTaskAdmin):
         term = search_term.strip()
         if not term:
             return queryset, False
-        lives = self.lives(request, term)
+        lives = vars(request)["leasequeue_lives"] = self.lives(request, term)
         found = queryset.filter(life__in=lives) if lives else queryset.filter(worker=term)
         return found, False
 
     def lives(self, request: HttpRequest, term: str) -> Sequence[UUID]:
-        """The lives that *term* names: it is one, or the id of some."""
+        """The lives that *term* names: it is one, or the id of some, held or lately enqueued."""
         log = self.allowed(request, TaskTransition.objects.all()).order_by("-pk")
         life = as_life(term)
         if life and log.filter(life=life).exists():
             return [life]
-        return list(log.filter(task_id=term).values_list("life", flat=True)[:LIVES_MAX])
+        tasks = self.allowed(request, Task.objects.all())
+        held = list(of_own_id(tasks, term).values_list("life", flat=True)[:LIVES_MAX])
+        late = last_positions(log, log)[0].filter(task_id=term)
+        return [*held, *late.values_list("life", flat=True)[:LIVES_MAX]]
 
     @admin.display(description=_("at"))
     def when(self, row: TaskTransition) -> str:

@@ -4,27 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 from uuid import UUID
 
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.utils import unquote
+from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
-from django.db.models import Count, Q, QuerySet, Subquery
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, path
+from django.utils.html import format_html
 from django.utils.text import capfirst
 from django.utils.translation import gettext, gettext_lazy as _
 
-from ..models import DeadLetter, Effect, Task, TaskTransition
+from ..batches import go_on
+from ..models import Batch, DeadLetter, Effect, Task, TaskTransition
 from ..transitions import Kind, TaskRecord
-from .access import ReadOnlyTaskAdmin, as_life, positions
+from .access import ReadOnlyTaskAdmin, as_life, of_own_id, positions
+from .bounds import BoundedPaginator, TaskChangeList, UnreadChangeList, newest
+from .filters import told as narrowed_by
 from .importable import is_gone
+from .rehearsal import by_queue, kinds_of, rehearse
 from .states import state_at
 from .timeline import Story, story_of
-from .verbs import CANCEL, LEFT, TOLD_MAX, SelectionForm, Verb, carry_out
+from .verbs import (
+    CANCEL,
+    REDRIVE,
+    SECONDS_AT_ONCE,
+    TOLD_MAX,
+    RateField,
+    SelectionForm,
+    Verb,
+    put_on_record,
+    told,
+)
 from .wording import short_id, two_lines
+
+NAMED_MAX: Final = 1000  # tasks of one id, in many queues and tenants
 
 
 class TaskPagesAdmin(ReadOnlyTaskAdmin):
@@ -34,6 +52,7 @@ class TaskPagesAdmin(ReadOnlyTaskAdmin):
     form_class: ClassVar[type[SelectionForm]]
     until_field: ClassVar[str]  # what the form's ``until`` is an upper bound of
     list_display_links = ("function",)
+    paginator = BoundedPaginator
 
     def until(self, request: HttpRequest) -> Any:
         """The bound that the question is about: what comes after it is not."""
@@ -51,12 +70,29 @@ class TaskPagesAdmin(ReadOnlyTaskAdmin):
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
-        """A life is looked up, not searched for: as text it would be cast in every row."""
-        if life := as_life(search_term):
+        """A life or an id is looked up, not searched for; what isn't one is, in the newest."""
+        term = search_term.strip()
+        if not term:
+            return queryset, False
+        named = list(of_own_id(queryset, term).values_list("pk", flat=True)[:NAMED_MAX])
+        if life := as_life(term):
             # By its number: a life has no index of its own among the held tasks.
-            first = TaskTransition.objects.filter(life=life).order_by("id").values("id")[:1]
-            return queryset.filter(Q(seq=Subquery(first)) | Q(task_id=search_term.strip())), False
-        return super().get_search_results(request, queryset, search_term)
+            log = TaskTransition.objects.using(queryset.db).filter(life=life).order_by("id")
+            named += log.values_list("pk", flat=True)[:1]
+        if named or life:
+            return queryset.filter(pk__in=named), False
+        found, distinct = super().get_search_results(request, queryset, search_term)
+        return self.newest(request, found), distinct
+
+    def newest(self, request: HttpRequest, rows: QuerySet[Any]) -> QuerySet[Any]:
+        """*rows*, of a large table only the newest: no index helps to find or to order them."""
+        bounded = newest(rows, self.get_queryset(request), self.until_field)
+        vars(request)["leasequeue_bounded"] = bounded is not None
+        return rows if bounded is None else bounded
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        # What is sent in isn't answered with the list.
+        return UnreadChangeList if request.method == "POST" else TaskChangeList
 
     @admin.display(description=_("task"), ordering="path")
     def function(self, task: Task) -> str:
@@ -163,7 +199,7 @@ class TaskPagesAdmin(ReadOnlyTaskAdmin):
         """Ask first; then hand the selection to the queue, which knows the rules."""
         back = request.get_full_path()
         if request.POST.get("select_across") == "1":
-            return self.ask(verb, request, tasks, back=back, across=True)
+            return self.ask(verb, request, tasks, back=back)
         return self.ask_of(verb, request, request.POST.getlist(ACTION_CHECKBOX_NAME), back=back)
 
     def verb_view(self, verb: Verb, request: HttpRequest, object_id: str) -> HttpResponse:
@@ -178,16 +214,9 @@ class TaskPagesAdmin(ReadOnlyTaskAdmin):
         self, verb: Verb, request: HttpRequest, numbers: list[str], *, back: str
     ) -> HttpResponse | None:
         """Move the tasks of those numbers, wherever they stand by now: the page may be old."""
-        beginnings = list(self.enqueued(request, numbers))
-        chosen = self.model.objects.filter(pk__in=[born.pk for born in beginnings])
-        tasks = self.allowed(request, chosen)
-        held = set(tasks.values_list("pk", flat=True))
-        left = [
-            (f"{born.queue}/{born.task_id}", str(LEFT))
-            for born in beginnings
-            if born.pk not in held
-        ]
-        return self.ask(verb, request, tasks, back=back, left=left)
+        chosen = self.enqueued(request, numbers)
+        tasks = self.allowed(request, self.model.objects.filter(pk__in=positions(numbers)))
+        return self.ask(verb, request, tasks, chosen=chosen, back=back)
 
     def ask(
         self,
@@ -196,20 +225,50 @@ class TaskPagesAdmin(ReadOnlyTaskAdmin):
         tasks: QuerySet[Task],
         *,
         back: str,
-        across: bool = False,
-        left: Sequence[tuple[str, str]] = (),
+        chosen: QuerySet[TaskTransition] | None = None,
     ) -> HttpResponse | None:
-        """Show the page that asks, or, confirmed, do it and say what came of it."""
+        """Show the page that asks, or, confirmed, do it and say what came of it.
+
+        Args:
+            chosen: the beginnings of the tasks that were chosen one by one; None: all *tasks*.
+        """
         confirmed = request.POST if "confirmed" in request.POST else None
-        form = self.form_class(confirmed, initial={"until": self.until(request)})
-        if not form.is_valid():
-            return self.question(verb, request, tasks, form=form, back=back, across=across)
-        if across:
+        form = self.form_of(verb)(confirmed, initial={"until": self.until(request)})
+        across = chosen is None
+        valid = form.is_valid()
+        if valid and across:
             tasks = tasks.filter(**{f"{self.until_field}__lte": form.cleaned_data["until"]})
-        outcome = carry_out(verb, tasks, user=request.user, reason=form.cleaned_data["reason"])
-        outcome.skipped += left
-        level = messages.WARNING if outcome.skipped else messages.SUCCESS
-        self.message_user(request, str(outcome), level)
+        if not valid or "rehearse" in request.POST:
+            return self.question(verb, request, tasks, form=form, back=back, across=across)
+        batch = put_on_record(
+            verb,
+            tasks if chosen is None else chosen,
+            user=request.user,
+            reason=form.cleaned_data["reason"],
+            rate=form.cleaned_data.get("rate"),
+            chosen=self.selection(request) if across else "",
+        )
+        return self.carry_out(request, batch)
+
+    def form_of(self, verb: Verb) -> type[SelectionForm]:
+        """The form that is to be confirmed."""
+        rate = {"rate": RateField()} if verb is REDRIVE else {}
+        return type("Form", (self.form_class,), rate)
+
+    def selection(self, request: HttpRequest) -> str:
+        """In words, what a selection across pages was narrowed by."""
+        return narrowed_by(self.get_changelist_instance(request))
+
+    def carry_out(self, request: HttpRequest, batch: Batch) -> HttpResponse | None:
+        """Go on with *batch* for as long as a page may take; what is left goes on elsewhere."""
+        batch = go_on(batch, seconds=SECONDS_AT_ONCE)
+        page = self.link(request, Batch, "change", batch.pk)
+        if batch.done_at is None and page:
+            return HttpResponseRedirect(page)
+        said: Any = told(batch)
+        if page and batch.total > 1:
+            said = format_html('{} <a href="{}">{}</a>', said, page, gettext("Its record"))
+        self.message_user(request, said, messages.WARNING if batch.skipped else messages.SUCCESS)
         return None
 
     def question(
@@ -226,7 +285,8 @@ class TaskPagesAdmin(ReadOnlyTaskAdmin):
         Django refuses forms of more than 1000 fields."""
         standing = tasks.annotate(standing=state_at(self.now(request)))
         meant = standing.filter(standing__in=verb.states)
-        count = meant.count()
+        kinds = kinds_of(meant)
+        count = sum(kind.count for kind in kinds)
         numbers = request.POST.getlist(ACTION_CHECKBOX_NAME)
         return self.page(
             request,
@@ -240,8 +300,9 @@ class TaskPagesAdmin(ReadOnlyTaskAdmin):
             numbers=numbers[:1] if across else numbers,
             checkbox=ACTION_CHECKBOX_NAME,
             count=count,
-            leased=meant.filter(standing="leased").count(),
-            queues=meant.order_by("queue").values("queue").annotate(count=Count("pk")),
-            tasks=meant.order_by("-visible_at", "-seq").defer("payload", "details")[:TOLD_MAX],
+            leased=sum(kind.leased for kind in kinds),
+            queues=by_queue(kinds),
+            rehearsal=rehearse(meant, kinds, self.now(request), form) if form.is_valid() else None,
+            tasks=meant.order_by("-seq").defer("payload", "details")[:TOLD_MAX],
             more=max(0, count - TOLD_MAX),
         )

@@ -10,7 +10,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
-from ..models import Task, TaskTransition, dead_at
+from ..models import Task, TaskTransition
 from ..transitions import State
 from .filters import STATES, PathFilter, QueueFilter, StateFilter, TenantFilter
 from .task_pages import TaskPagesAdmin
@@ -46,7 +46,7 @@ class TaskAdmin(TaskPagesAdmin):
         return log.values_list("pk", flat=True).first() or 0
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Task]:
-        return super().get_queryset(request).exclude(dead_at(self.now(request)))
+        return super().get_queryset(request).exclude(self.dead(request))
 
     @admin.display(description=_("state"), ordering="visible_at")
     def standing(self, task: Task) -> str:

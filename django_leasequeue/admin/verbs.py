@@ -1,30 +1,28 @@
-"""What operators do to a selection of tasks: the words for it, the queue's move, what came of it.
+"""What operators do to a selection of tasks: the words for it, and what came of it.
 
-One mechanism for every verb: ask, hand the selection to the queue that knows the rules, and tell
+One mechanism for every verb: ask, put the selection on record as a batch, go on with it, and tell
 how many moved and why the others did not.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from django import forms
 from django.contrib.admin.models import CHANGE, LogEntry
-from django.db import transaction
 from django.db.models import QuerySet
-from django.utils.translation import gettext, gettext_lazy as _
+from django.utils.translation import gettext, gettext_lazy as _, pgettext_lazy
 
-from ..models import Task
-from ..queue import Queue
-from ..stores.base import BATCH
+from ..batches import BUSY, LEFT, begin, stayed
+from ..models import Batch
+from ..policy import RATE_MAX, RATE_MIN
 from ..transitions import State
+from .wording import to_the_second
 
-CHUNK: Final = 10_000  # tasks in memory at a time
 TOLD_MAX: Final = 10  # tasks that a page or a message names one by one
-LEFT: Final = _("it has left the queue")
+SECONDS_AT_ONCE: Final = 2.0  # what takes longer goes on on a page of its own
+REASONS: Final = {BUSY: _("busy"), LEFT: _("it has left the queue")}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,79 +30,38 @@ class Verb:
     """One of the operators' moves.
 
     Args:
-        name: in addresses, in permissions, and of the page that asks.
+        name: in addresses, in permissions, in batches, and of the page that asks.
         states: of which tasks it is asked.
-        move: moves tasks of one queue and tenant; ids of those that stayed, with the reason.
         then: what comes next, where something does; with a place for the queues.
     """
 
     name: str
     states: frozenset[State]
-    move: Callable[..., Mapping[str, str]]
+    short: Any
     button: Any
     title: Any
-    done: Any
     told: Any
     then: Any = ""
-
-
-def redrive(
-    queue: Queue, tasks: Sequence[Task], *, by: str, reason: str | None
-) -> Mapping[str, str]:
-    ids = [task.task_id for task in tasks]
-    return queue.redrive(ids, tenant=tasks[0].tenant, by=by, reason=reason).skipped
-
-
-def cancel(
-    queue: Queue, tasks: Sequence[Task], *, by: str, reason: str | None
-) -> Mapping[str, str]:
-    skipped: dict[str, str] = {}
-    for start in range(0, len(tasks), BATCH):
-        skipped |= cancel_batch(queue, tasks[start : start + BATCH], by=by, reason=reason)
-    return skipped
-
-
-def cancel_batch(
-    queue: Queue, tasks: Sequence[Task], *, by: str, reason: str | None
-) -> dict[str, str]:
-    """Cancel those of *tasks* whose rows nobody else has locked.
-
-    The rows are locked by number first: a namesake that came since is not taken for the task, and
-    the page waits for no worker that is in the middle of a move.
-    """
-    rows = Task.objects.using(queue.using).filter(pk__in=[task.pk for task in tasks])
-    with transaction.atomic(using=queue.using):
-        free = rows.select_for_update(skip_locked=True).order_by("pk")
-        locked = set(free.values_list("pk", flat=True))
-        held = set(rows.values_list("pk", flat=True))
-        ids = [task.task_id for task in tasks if task.pk in locked]
-        queue.cancel_many(ids, tenant=tasks[0].tenant, by=by, reason=reason)
-    return {
-        task.task_id: gettext("busy") if task.pk in held else str(LEFT)
-        for task in tasks
-        if task.pk not in locked
-    }
 
 
 REDRIVE: Final = Verb(
     name="redrive",
     states=frozenset({State.DEAD}),
-    move=redrive,
+    short=_("Redrive"),
     button=_("Redrive"),
     title=_("Redrive dead letters"),
-    done=_("Redriven"),
     told=_("%d redriven"),
     then=_("Ready now, for the next worker of %s."),
 )
 CANCEL: Final = Verb(
     name="cancel",
     states=frozenset(State),
-    move=cancel,
+    short=pgettext_lazy("tasks", "Cancel"),
     button=_("Cancel task"),
     title=_("Cancel tasks"),
-    done=_("Cancelled"),
     told=_("%d cancelled"),
 )
+VERBS: Final = {verb.name: verb for verb in (REDRIVE, CANCEL)}
 
 
 def reason_field() -> forms.CharField:
@@ -123,43 +80,34 @@ class SelectionForm(forms.Form):
     reason = reason_field()
 
 
-@dataclass(kw_only=True)
-class Outcome:
-    """How many tasks moved, and why the others did not: (task, reason) each."""
+class RateField(forms.FloatField):
+    """Tasks per second, of a redrive."""
 
-    verb: Verb
-    moved: int = 0
-    queues: set[str] = field(default_factory=set)
-    skipped: list[tuple[str, str]] = field(default_factory=list)
-
-    def __str__(self) -> str:
-        moved = self.verb.told % self.moved
-        if not self.skipped:
-            then = self.verb.then % ", ".join(sorted(self.queues)) if self.queues else ""
-            return f"{moved}. {then}".rstrip()
-        told = "; ".join(f"{task}: {why}" for task, why in self.skipped[:TOLD_MAX])
-        if (more := len(self.skipped) - TOLD_MAX) > 0:
-            told += gettext("; and %d more") % more
-        counts = {"moved": moved, "skipped": len(self.skipped)}
-        return gettext("%(moved)s, %(skipped)d skipped: ") % counts + told
+    def __init__(self) -> None:
+        super().__init__(
+            label=_("At most so many a second (optional)"),
+            help_text=_("Empty: all are ready at once. Else one after the other, scheduled."),
+            required=False,
+            min_value=RATE_MIN,
+            max_value=RATE_MAX,
+            widget=forms.NumberInput(attrs={"step": "any"}),
+        )
 
 
-def carry_out(verb: Verb, tasks: QuerySet[Task], *, user: Any, reason: str) -> Outcome:
-    """Move *tasks*, any number of them; each chunk is on record as soon as it has moved."""
-    outcome = Outcome(verb=verb)
+def put_on_record(
+    verb: Verb,
+    tasks: QuerySet[Any],
+    *,
+    user: Any,
+    reason: str,
+    rate: float | None = None,
+    chosen: str = "",
+) -> Batch:
+    """Begin a batch, and tell Django's own log, which the admin's start page shows."""
     by = who(user)
-    for chunk in in_chunks(tasks):
-        moved: list[Task] = []
-        for name, group in grouped(chunk).items():
-            queue = Queue(name[0], using=tasks.db)
-            skipped = verb.move(queue, group, by=by, reason=reason or None)
-            gone_on = [task for task in group if task.task_id not in skipped]
-            outcome.queues |= {queue.name} if gone_on and verb.then else set()
-            moved += gone_on
-            outcome.skipped += [(f"{queue.name}/{id}", why) for id, why in skipped.items()]
-        outcome.moved += len(moved)
-        note(verb, moved, user, reason)
-    return outcome
+    batch = begin(tasks, verb=verb.name, by=by, reason=reason, rate=rate, chosen=chosen)
+    LogEntry.objects.log_actions(user.pk, [batch], CHANGE, reason, single_object=True)
+    return batch
 
 
 def who(user: Any) -> str:
@@ -169,24 +117,29 @@ def who(user: Any) -> str:
     )
 
 
-def in_chunks(tasks: QuerySet[Task]) -> Iterator[list[Task]]:
-    """*tasks* by number: a cursor would stumble over rows that move while it is open."""
-    rows = tasks.order_by("seq").only("seq", "queue", "tenant", "task_id")
-    after = 0
-    while chunk := list(rows.filter(seq__gt=after)[:CHUNK]):
-        yield chunk
-        after = chunk[-1].seq
+def reason_text(why: str) -> str:
+    """Why a task stayed, in the reader's language where it is one of ours."""
+    return str(REASONS.get(why, why))
 
 
-def grouped(tasks: Iterable[Task]) -> dict[tuple[str, str], list[Task]]:
-    groups = defaultdict(list)
-    for task in tasks:
-        groups[task.queue, task.tenant].append(task)
-    return groups
+def told(batch: Batch) -> str:
+    """What came of *batch*, in a sentence or two."""
+    verb = VERBS[batch.verb]
+    moved = verb.told % batch.moved
+    if batch.skipped:
+        return skipped(batch, moved)
+    if not verb.then or not batch.moved:
+        return f"{moved}."
+    if batch.next_at and batch.moved > 1:
+        due = gettext("One after the other, until %s.") % to_the_second(batch.next_at)
+        return f"{moved}. {due}"
+    return f"{moved}. {verb.then % batch.queues}"
 
 
-def note(verb: Verb, moved: list[Task], user: Any, reason: str) -> None:
-    """Tell Django's own log, which the admin's start page shows."""
-    if moved:
-        said = f"{verb.done}: {reason}" if reason else f"{verb.done}."
-        LogEntry.objects.log_actions(user.pk, moved, CHANGE, said)
+def skipped(batch: Batch, moved: str) -> str:
+    named = [f"{name}: {reason_text(why)}" for name, why, _ in stayed(batch, TOLD_MAX)]
+    counts = {"moved": moved, "skipped": batch.skipped}
+    said = gettext("%(moved)s, %(skipped)d skipped: ") % counts + "; ".join(named)
+    if (more := batch.skipped - TOLD_MAX) > 0:
+        said += gettext("; and %d more") % more
+    return said

@@ -12,6 +12,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
 
 from ..drift import Drift, Finding, Story
+from ..failure import fingerprint
 from ..models import Task
 from ..transitions import State, TaskRecord
 from .projection import stories
@@ -97,7 +98,9 @@ def row_of(task: TaskRecord, now: datetime) -> dict[str, Any]:
     """The columns of the projection's row of *task*."""
     names = (field.name for field in fields(task))
     row = {name: getattr(task, name) for name in names if name != "id"}
-    return row | {"task_id": task.id, "live_key": task.live_key, "lane": lane(task, now)}
+    common = fingerprint(task.last_error)
+    derived = {"live_key": task.live_key, "fingerprint": common, "lane": lane(task, now)}
+    return row | derived | {"task_id": task.id}
 
 
 def lane(task: TaskRecord, now: datetime) -> str | None:

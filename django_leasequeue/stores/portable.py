@@ -21,6 +21,7 @@ from uuid import UUID
 from django.db import IntegrityError, OperationalError, connections, transaction
 from django.db.models import Count, F, Min, Q, QuerySet
 
+from ..failure import fingerprint
 from ..lease import Lease
 from ..models import Effect, Task, TaskTransition, Turn, dead_at
 from ..records import Admitted, All, Depth, EnqueuedTask, Paused
@@ -139,7 +140,9 @@ class PortableStore(FoldingStore):
         if before and after:
             erased = ("payload",) if after.payload != before.payload else ()
             written = {name: getattr(after, name) for name in (*WRITTEN_ANEW, *erased)}
-            self.tasks.filter(seq=after.seq).update(**written, lane=lane(after, now))
+            common = fingerprint(after.last_error)
+            rows = self.tasks.filter(seq=after.seq)
+            rows.update(**written, fingerprint=common, lane=lane(after, now))
         elif after:
             row = Task(**row_of(after, now))
             row.save_base(using=self.using, force_insert=True)

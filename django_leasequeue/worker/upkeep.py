@@ -2,8 +2,9 @@
 
 It prunes as ``OPTIONS["retention"]`` says, whether or not there is work: a queue that is never
 empty is the one whose log grows. And it adds the calls that were refused to the tallies, which a
-refused call can't do itself: its transaction is rolled back, or was never meant to write. And it
-keeps the worker's presence in the registry.
+refused call can't do itself: its transaction is rolled back, or was never meant to write. It
+keeps the worker's presence in the registry. And it goes on with what an operator began and nobody
+looks at any more.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any, Final
 from django.db import connections
 
 from django_leasequeue import signals
+from django_leasequeue.batches import go_on, unfinished
 from django_leasequeue.lease import Lease
 from django_leasequeue.queue import Queue
 from django_leasequeue.retention import BATCH_ROWS, Walk
@@ -98,6 +100,8 @@ class Upkeep:
             self.walk = self.begin()
         try:
             self.tell_refusals()
+            if batch := unfinished(self.store.using):
+                go_on(batch, seconds=PAUSE_SECONDS_MIN)
             rows, more = self.walk.step(batch=self.batch) if self.walk else (0, False)
         except OUTAGE as error:
             logger.warning("upkeep failed, to be tried again: %s", " ".join(str(error).split()))
@@ -106,7 +110,7 @@ class Upkeep:
         took = time.monotonic() - began_at
         if rows:
             logger.debug("pruned rows=%d in=%.3fs", rows, took)
-        return max(PAUSE_SECONDS_MIN, (SHARE - 1) * took) if more else IDLE_SECONDS
+        return max(PAUSE_SECONDS_MIN, (SHARE - 1) * took) if more or batch else IDLE_SECONDS
 
     def count(self, sender: Any, lease: Lease, **_: Any) -> None:
         """A call was refused: ``lease_lost`` is sent for each."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -84,7 +86,9 @@ class Desk:
 
     @staticmethod
     def told(answer: Answer) -> list[str]:
-        return [str(message) for message in get_messages(answer.wsgi_request)]
+        """What was said, as it is read; without the link to the record."""
+        texts = [str(message) for message in get_messages(answer.wsgi_request)]
+        return [html.unescape(re.sub(" <a .*", "", text)) for text in texts]
 
 
 MakeDesk = Callable[..., Desk]

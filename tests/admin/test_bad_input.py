@@ -16,7 +16,20 @@ from tests.promises.test_junk import MANY
 MODELS = ["deadletter", "task", "tasktransition"]
 JUNK = ["a\x00b", "\x00", "x" * 5000, "%s", "'", "-1", "9" * 30, "٣", "1e5", "None", "9" * 19]
 PARAMETERS = [
-    *("q", "in_queue", "of_tenant", "of_task", "error_type", "state", "kind", "p", "o", "all"),
+    *(
+        "q",
+        "in_queue",
+        "of_tenant",
+        "of_task",
+        "error",
+        "how",
+        "dead",
+        "state",
+        "kind",
+        "p",
+        "o",
+        "all",
+    ),
     *("at__year", "at__month", "at__day", "at__gte", "at__lt", "nonsense", "id__exact", "e"),
 ]
 

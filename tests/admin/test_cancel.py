@@ -6,12 +6,12 @@ from datetime import timedelta
 
 import pytest
 from django.contrib.admin.models import LogEntry
-from django.contrib.auth.models import User
 from django.db import connections
 
 from django_leasequeue import LeaseLostError, Queue
-from django_leasequeue.admin.verbs import CANCEL, carry_out
-from django_leasequeue.models import Task
+from django_leasequeue.admin.verbs import told
+from django_leasequeue.batches import begin, go_on
+from django_leasequeue.models import Batch, Task
 from tests.admin.desk import Desk, MakeDesk, a_dead_letter, log_of, number, poll, states
 
 YEARS = 9 * 365 * 86_400.0
@@ -44,8 +44,8 @@ def test_who_and_why_are_on_both_records(tasks: Desk, emails: Queue) -> None:
     assert [row.transition.facts["by"] for row in rows] == [f"ada (user {tasks.user.pk})"] * 2
     assert [row.transition.facts["reason"] for row in rows] == ["customer left", "so did he"]
     assert entry
-    assert (entry.object_id, entry.object_repr) == (str(first), "emails/a")
-    assert entry.change_message == "Cancelled: customer left"
+    batch = Batch.objects.using(emails.using).order_by("pk")[0]
+    assert (entry.object_id, entry.change_message) == (str(batch.pk), "customer left")
     assert "Cancelled at" in tasks.story(first).content.decode()
 
 
@@ -137,16 +137,16 @@ def test_a_task_in_the_middle_of_a_move_is_skipped_as_busy() -> None:
     """The page does not wait for whoever holds the row."""
     queue = Queue("emails")
     waiting(queue, "a", "b")
-    user = User.objects.create_user("ada")
+    batch = begin(Task.objects.using("default"), verb="cancel", by="ada")
     other = connections.create_connection("default")
     try:
         other.set_autocommit(False)
         with other.cursor() as cursor:
             cursor.execute("SELECT 1 FROM leasequeue_task WHERE task_id = 'a' FOR UPDATE")
-            outcome = carry_out(CANCEL, Task.objects.using("default"), user=user, reason="")
+            done = go_on(batch, seconds=10)
     finally:
         other.rollback()
         other.close()
 
-    assert str(outcome) == "1 cancelled, 1 skipped: emails/a: busy"
+    assert told(done) == "1 cancelled, 1 skipped: emails/a: busy"
     assert states(queue, "a", "b") == ["ready", "left"]

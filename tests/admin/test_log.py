@@ -10,7 +10,7 @@ from django.db import connections
 from django.test.utils import CaptureQueriesContext
 
 from django_leasequeue import Queue
-from django_leasequeue.admin import log as log_pages
+from django_leasequeue.admin import bounds
 from django_leasequeue.models import TaskTransition
 from django_leasequeue.overview.rates import position_at
 from tests.admin.desk import Answer, Desk, MakeDesk, a_dead_letter, log_of, poll
@@ -167,7 +167,7 @@ def test_a_long_log_is_counted_so_far_and_says_so(
 ) -> None:
     assert "More than" not in log.page().content.decode()
 
-    monkeypatch.setattr(log_pages, "COUNTED_MAX", 5)
+    monkeypatch.setattr(bounds, "COUNTED_MAX", 5)
     answer = log.page()
 
     assert answer.context["cl"].result_count == 5

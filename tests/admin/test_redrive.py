@@ -6,7 +6,7 @@ from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Permission
 
 from django_leasequeue import Queue
-from django_leasequeue.models import TaskTransition
+from django_leasequeue.models import Batch, TaskTransition
 from tests.admin.desk import Desk, MakeDesk, a_dead_letter, number, poll, states
 
 
@@ -38,8 +38,10 @@ def test_who_and_why_are_on_both_records(desk: Desk, emails: Queue) -> None:
     entry = LogEntry.objects.get()
     by = f"ada (user {desk.user.pk})"
     assert (row.transition.facts["by"], row.transition.facts["reason"]) == (by, "mailbox is back")
-    assert (entry.user, entry.object_id, entry.object_repr) == (desk.user, str(letter), "emails/a")
-    assert entry.change_message == "Redriven: mailbox is back"
+    batch = Batch.objects.using(emails.using).get()
+    assert (batch.by, batch.reason, batch.queues) == (by, "mailbox is back", "emails")
+    assert (entry.user, entry.object_id) == (desk.user, str(batch.pk))
+    assert entry.change_message == "mailbox is back"
 
 
 def test_list_and_story_redrive_alike(desk: Desk, emails: Queue) -> None:

@@ -12,7 +12,7 @@ from django.db import connections
 from django.test.utils import CaptureQueriesContext
 
 from django_leasequeue import Queue
-from django_leasequeue.models import Task
+from django_leasequeue.models import Batch, Task
 from tests.admin.desk import Desk
 
 LETTERS = 10_000
@@ -40,6 +40,16 @@ def some_letters(queue: Queue, count: int = LETTERS, tenants: int = TENANTS) -> 
         pass
 
 
+def there_is_more(desk: Desk, queue: Queue) -> bool:
+    """Go on with the batch as its own page does: what is too much for one request."""
+    batch = Batch.objects.using(queue.using).get()
+    while not batch.done_at:
+        page = desk.client.post(desk.at("batch").url("go_on", batch.pk))
+        assert page.status_code == 302
+        batch.refresh_from_db()
+    return batch.moved == LETTERS
+
+
 @pytest.mark.parametrize("emails", ["default"], indirect=True, ids=["postgres"])
 def test_ten_thousand_across_pages(desk: Desk, emails: Queue) -> None:
     some_letters(emails)
@@ -51,9 +61,9 @@ def test_ten_thousand_across_pages(desk: Desk, emails: Queue) -> None:
     assert len(sent) < STATEMENTS_MAX
     assert question.count('name="_selected_action"') == 1
     assert f"{LETTERS} dead letters will be ready again" in question
-    assert said.startswith(f"{LETTERS} redriven. Ready now")
+    assert said.startswith(f"{LETTERS} redriven. Ready now") or there_is_more(desk, emails)
     assert Task.objects.using(emails.using).filter(state="ready").count() == LETTERS
-    assert LogEntry.objects.count() == LETTERS
+    assert LogEntry.objects.count() == 1
 
 
 @pytest.mark.parametrize("emails", ["default"], indirect=True, ids=["postgres"])
@@ -72,9 +82,9 @@ def test_ten_thousand_are_cancelled_the_same_way(desk: Desk, emails: Queue, page
     assert len(sent) < STATEMENTS_MAX
     assert question.count('name="_selected_action"') == 1
     assert f"{LETTERS} tasks will leave" in question
-    assert said == f"{LETTERS} cancelled."
+    assert said == f"{LETTERS} cancelled." or there_is_more(desk, emails)
     assert Task.objects.using(emails.using).count() == 0
-    assert LogEntry.objects.count() == LETTERS
+    assert LogEntry.objects.count() == 1
 
 
 @pytest.mark.parametrize("emails", ["default"], indirect=True, ids=["postgres"])
@@ -92,6 +102,5 @@ def test_more_than_a_thousand_at_a_rate(emails: Queue) -> None:
     assert batch.redriven == len(due) == count
     gaps = sorted(later - sooner for sooner, later in itertools.pairwise(due))
     assert gaps[count // 2] == timedelta(milliseconds=1)
-    # A statement begins a moment after the clock was asked for it: 100 letters each.
-    assert sum(gap < timedelta(milliseconds=1) for gap in gaps) <= count / 100
+    assert gaps[0] == timedelta(milliseconds=1)
     assert queue.depth().scheduled > 0, "the last one is due in a second"

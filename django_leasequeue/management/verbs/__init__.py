@@ -13,6 +13,7 @@ from typing import Final
 from . import (
     advance_tokens,
     cancel,
+    dead,
     erase,
     health,
     pause,
@@ -33,6 +34,7 @@ VERBS: Final[Mapping[str, ModuleType]] = {
     "resume": resume,
     "task": task,
     "cancel": cancel,
+    "dead": dead,
     "prune": prune,
     "erase": erase,
     "verify": verify,

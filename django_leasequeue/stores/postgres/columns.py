@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
+from ...failure import fingerprint
 from ...records import Admitted
 from ...transitions import enqueued_data
 from ..base import Failure, Finish
@@ -99,11 +100,13 @@ def of_finishes(finishes: Sequence[Finish]) -> Columns:
 
 
 def of_failures(failures: Sequence[Failure]) -> Columns:
+    summaries = [json.loads(failure.error)["summary"] for failure in failures]
     return {
         "seqs": [failure.lease.seq for failure in failures],
         "tokens": [failure.lease.token for failure in failures],
         "kinds": [str(failure.kind) for failure in failures],
         "delays_us": [failure.delay // MICROSECOND for failure in failures],
-        "summaries": [json.loads(failure.error)["summary"] for failure in failures],
+        "summaries": summaries,
+        "fingerprints": [fingerprint(summary) for summary in summaries],
         "data": [f'{{"error":{failure.error}}}' for failure in failures],
     }

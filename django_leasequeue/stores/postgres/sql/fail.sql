@@ -5,6 +5,7 @@
 --       kinds          text[]        retried, dead or dropped
 --       delays_us      bigint[]      how long a retried task waits
 --       summaries      text[]        the error in one line
+--       fingerprints   text[]        what it has in common with others of its kind
 --       data           text[]        one JSON object each, with the error
 --       now            timestamptz   NULL: the database's clock
 -- out   token …        one row per recorded failure: what happened
@@ -17,7 +18,7 @@ live AS MATERIALIZED (
     -- The guard stands where the lock is taken: a row that changed while we waited for it is
     -- judged again, before anything is logged.
     -- One by one: a planner who doesn't know how many are leased would rather read them all.
-    SELECT held.*, failure.kind, failure.summary, failure.data,
+    SELECT held.*, failure.kind, failure.summary, failure.fingerprint, failure.data,
            CASE failure.kind
                 WHEN 'retried' THEN clock.now + failure.delay_us * interval '1 microsecond'
                 WHEN 'dead' THEN clock.now
@@ -26,8 +27,9 @@ live AS MATERIALIZED (
       FROM clock,
            (SELECT *
               FROM unnest(%(seqs)s::bigint[], %(tokens)s::bigint[], %(kinds)s::text[],
-                          %(delays_us)s::bigint[], %(summaries)s::text[], %(data)s::text[])
-                       AS given (seq, token, kind, delay_us, summary, data)
+                          %(delays_us)s::bigint[], %(summaries)s::text[],
+                          %(fingerprints)s::text[], %(data)s::text[])
+                       AS given (seq, token, kind, delay_us, summary, fingerprint, data)
              ORDER BY seq) AS failure
      CROSS JOIN LATERAL (
            SELECT task.seq, task.life, task.queue, task.tenant, task.task_id, task.attempt,
@@ -46,7 +48,8 @@ kept AS (
                        ELSE 'now' END,
            live_key = CASE live.kind WHEN 'dead' THEN NULL ELSE task.dedupe_key END,
            visible_at = live.visible_at,
-           last_error = live.summary
+           last_error = live.summary,
+           fingerprint = live.fingerprint
       FROM live
      WHERE task.seq = live.seq AND live.kind IN ('retried', 'dead')
            -- Once more, as few: a planner who expects many would rather read the whole table.

@@ -17,7 +17,7 @@
 -- locks task rows in ascending seq, stepping over locked ones; waits for an open transaction that
 --       holds a letter's key, and fails where it is kept
 -- plan  leasequeue_task_id, leasequeue_transition_life and leasequeue_task_live_key, then
---       leasequeue_task_pkey or leasequeue_task_dead
+--       leasequeue_task_pkey
 WITH clock AS MATERIALIZED (
     SELECT coalesce(%(now)s::timestamptz, statement_timestamp()) AS now
 ),
@@ -49,8 +49,8 @@ found AS MATERIALIZED (
 letter AS MATERIALIZED (
     SELECT task.seq
       FROM leasequeue_task AS task
-     WHERE task.seq IN (SELECT seq FROM found WHERE state = 'dead')
-       AND task.state = 'dead' AND task.queue = %(queue)s  -- for the index of the dead
+     WHERE task.seq = ANY (ARRAY(SELECT seq FROM found WHERE state = 'dead'))
+       AND task.state || '' = 'dead'  -- by number: a planner may think that none is dead yet
      ORDER BY task.seq
        FOR NO KEY UPDATE SKIP LOCKED
 ),

@@ -1,0 +1,238 @@
+"""What operators do to many tasks at once, as one record: begun, gone on with, looked at later.
+
+A batch knows its tasks by number from its beginning on: what dies meanwhile isn't meant. It goes
+on a slice at a time, each a transaction that moves tasks and says so in the batch, so that whoever
+comes by can go on: the page that asked, a worker (``worker/upkeep.py``), the command. A crash
+undoes a slice at most.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+from django.db import connections, transaction
+from django.db.models import Count, Exists, F, OuterRef, QuerySet
+
+from . import validation
+from .failure import fingerprint
+from .models import Batch, BatchItem, Task, TaskTransition
+from .policy import gap_of
+from .queue import Queue
+from .records import Slots
+from .stores import store_for
+from .transitions import ENDED, Kind
+
+SLICE: Final = 1000  # tasks; their rows are locked until it has ended, a fraction of a second
+LEFT: Final = "it has left the queue"
+BUSY: Final = "busy"
+MOVED: Final = ""
+NAMED_MAX: Final = 20  # queues
+CHOSEN_MAX: Final = 1000  # characters
+WHY_MAX: Final = 500
+
+# The database's own INSERT ... SELECT: ten thousand numbers would cross the wire twice.
+CHOOSE: Final = """
+INSERT INTO leasequeue_batch_item (batch_id, place, seq)
+SELECT %s, row_number() OVER (ORDER BY chosen.in_queue, chosen.of_tenant, chosen.number),
+       chosen.number
+  FROM ({rows}) AS chosen
+"""
+
+
+def begin(
+    rows: QuerySet[Any],
+    *,
+    verb: str,
+    by: str,
+    reason: str = "",
+    chosen: str = "",
+    rate: float | None = None,
+) -> Batch:
+    """Put on record that somebody wants to redrive, or to cancel, the tasks of *rows*.
+
+    Args:
+        rows: tasks, or their first transitions: what has left is skipped, and told.
+        verb: ``redrive`` or ``cancel``.
+        chosen: in words, how they were chosen.
+        rate: of a redrive: tasks per second.
+
+    Raises:
+        InvalidTaskError: *by*, *reason* or *rate* can't be meant; nothing is on record.
+    """
+    using = rows.db
+    validation.remark("by", by)
+    validation.remark("reason", reason)
+    if rate is not None:
+        gap_of(rate)
+    now = store_for(using).now()
+    with transaction.atomic(using=using):
+        batch = Batch.objects.using(using).create(
+            verb=verb,
+            by=by,
+            reason=reason,
+            queues=queues_of(rows),
+            chosen=chosen[:CHOSEN_MAX],
+            rate=rate,
+            next_at=None if rate is None else now,
+            at=now,
+        )
+        batch.total = choose(batch, rows)
+        batch.save(update_fields=["total"])
+    return batch
+
+
+def queues_of(rows: QuerySet[Any]) -> str:
+    named = list(rows.order_by("queue").values_list("queue", flat=True).distinct()[: NAMED_MAX + 1])
+    return ", ".join([*named[:NAMED_MAX], *(["…"] if named[NAMED_MAX:] else [])])
+
+
+def choose(batch: Batch, rows: QuerySet[Any]) -> int:
+    """Remember the tasks of *rows*, one queue and tenant after the other; how many they are."""
+    using = rows.db
+    numbers = rows.order_by().values(number=F("pk"), in_queue=F("queue"), of_tenant=F("tenant"))
+    sql, parameters = numbers.query.get_compiler(using).as_sql()
+    with connections[using].cursor() as cursor:
+        cursor.execute(CHOOSE.format(rows=sql), [batch.pk, *parameters])
+        chosen: int = cursor.rowcount
+    return chosen
+
+
+def go_on(batch: Batch, *, seconds: float) -> Batch:
+    """Deal with slices of *batch* until it is done or so many seconds are over; as it is then."""
+    end = time.monotonic() + seconds
+    while batch.done_at is None:
+        batch = store_for(batch.using).repeated(partial(go_on_once, batch))
+        if time.monotonic() >= end:
+            break
+    return batch
+
+
+def go_on_once(batch: Batch) -> Batch:
+    """Deal with one slice; whoever else is at the batch waits, and finds the one after it."""
+    using = batch.using
+    with transaction.atomic(using=using):
+        batch = Batch.objects.using(using).select_for_update().get(pk=batch.pk)
+        if batch.done_at is None:
+            deal_with_slice(batch)
+            batch.save()
+    return batch
+
+
+def deal_with_slice(batch: Batch) -> None:
+    using = batch.using
+    items = BatchItem.objects.using(using).filter(batch_id=batch.pk)
+    part = items.filter(place__gt=batch.passed, place__lte=batch.passed + SLICE)
+    numbers = list(part.values_list("seq", flat=True))
+    held = Task.objects.using(using).filter(pk__in=numbers).order_by("queue", "tenant", "seq")
+    stayed = dict.fromkeys(numbers, LEFT)
+    for tasks in groups(held.only("seq", "queue", "tenant", "task_id")):
+        skipped = MOVES[batch.verb](batch, tasks)
+        for task in tasks:
+            stayed[task.pk] = skipped.get(task.task_id, MOVED)
+    outcomes = defaultdict(list)
+    for number, why in stayed.items():
+        outcomes[why].append(number)
+    for why, those in outcomes.items():
+        part.filter(seq__in=those).update(outcome=why[:WHY_MAX])
+    batch.moved += len(outcomes[MOVED])
+    batch.skipped += len(numbers) - len(outcomes[MOVED])
+    if batch.passed >= batch.total:
+        batch.done_at = store_for(using).now()
+
+
+def groups(tasks: Iterable[Task]) -> Iterable[list[Task]]:
+    """*tasks*, those of one queue and tenant together."""
+    found: dict[tuple[str, str], list[Task]] = defaultdict(list)
+    for task in tasks:
+        found[task.queue, task.tenant].append(task)
+    return found.values()
+
+
+def redrive(batch: Batch, tasks: Sequence[Task]) -> Mapping[str, str]:
+    """Redrive *tasks* of one queue and tenant; ids of those that stayed, with the reason."""
+    queue = Queue(tasks[0].queue, using=batch.using)
+    slots = None
+    if batch.next_at is not None:
+        slots = Slots(first_at=batch.next_at, gap=gap_of(batch.rate))
+    ids = [task.task_id for task in tasks]
+    done = queue.redrive_into(
+        slots, ids, tenant=tasks[0].tenant, by=batch.by, reason=batch.reason or None
+    )
+    if done.left:
+        batch.next_at = done.left.first_at
+    return done.skipped
+
+
+def cancel(batch: Batch, tasks: Sequence[Task]) -> Mapping[str, str]:
+    """Cancel those of *tasks* whose rows nobody else has locked; why the others stayed.
+
+    The rows are locked by number first: a namesake that came since is not taken for the task, and
+    nobody waits for a worker that is in the middle of a move.
+    """
+    using = batch.using
+    rows = Task.objects.using(using).filter(pk__in=[task.pk for task in tasks])
+    with transaction.atomic(using=using):
+        free = rows.select_for_update(skip_locked=True).order_by("pk")
+        locked = set(free.values_list("pk", flat=True))
+        held = set(rows.values_list("pk", flat=True))
+        ids = [task.task_id for task in tasks if task.pk in locked]
+        queue = Queue(tasks[0].queue, using=using)
+        queue.cancel_many(ids, tenant=tasks[0].tenant, by=batch.by, reason=batch.reason or None)
+    return {
+        task.task_id: BUSY if task.pk in held else LEFT for task in tasks if task.pk not in locked
+    }
+
+
+MOVES: Final[Mapping[str, Callable[[Batch, Sequence[Task]], Mapping[str, str]]]] = {
+    "redrive": redrive,
+    "cancel": cancel,
+}
+
+
+def unfinished(using: str) -> Batch | None:
+    """The oldest batch that is not done."""
+    return Batch.objects.using(using).filter(done_at=None).order_by("pk").first()
+
+
+def items_of(batch: Batch) -> QuerySet[BatchItem]:
+    return BatchItem.objects.using(batch.using).filter(batch_id=batch.pk)
+
+
+def reasons(batch: Batch) -> Counter[str]:
+    """Why tasks of *batch* stayed, and how many each; alike reasons as one."""
+    stayed = items_of(batch).exclude(outcome=MOVED).exclude(outcome=None)
+    found: Counter[str] = Counter()
+    for why, count in stayed.order_by().values_list("outcome").annotate(Count("seq")):
+        found[fingerprint(why) or ""] += count
+    return found
+
+
+def stayed(batch: Batch, limit: int) -> list[tuple[str, str, int]]:
+    """The first tasks of *batch* that stayed: name, reason and number each."""
+    rows = items_of(batch).exclude(outcome=MOVED).exclude(outcome=None).order_by("place")
+    items = list(rows[:limit])
+    log = TaskTransition.objects.using(batch.using)
+    names = {
+        row.pk: f"{row.queue}/{row.task_id}"
+        for row in log.filter(pk__in=[item.seq for item in items]).only("queue", "task_id")
+    }
+    return [(names.get(item.seq, "?"), item.outcome or "", item.seq) for item in items]
+
+
+def lives_gone(batch: Batch) -> QuerySet[Any]:
+    """Of the tasks that *batch* moved, those that are not held any more."""
+    held = Task.objects.using(batch.using).filter(pk=OuterRef("seq"))
+    numbers = items_of(batch).filter(~Exists(held), outcome=MOVED).values("seq")
+    log = TaskTransition.objects.using(batch.using)
+    return log.filter(pk__in=numbers, kind=Kind.ENQUEUED).values("life")
+
+
+def ended_since(batch: Batch) -> Counter[str]:
+    """How the tasks that *batch* moved have left their queues since, by kind of transition."""
+    log = TaskTransition.objects.using(batch.using)
+    ends = log.filter(life__in=lives_gone(batch), kind__in=ENDED)
+    return Counter(dict(ends.order_by().values_list("kind").annotate(Count("pk"))))

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from django.db import DatabaseError, InterfaceError
+from django.db import DatabaseError, InterfaceError, connections
 from django.http import HttpRequest, HttpResponse
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
@@ -39,7 +39,14 @@ STATES: Final = ("visible", "scheduled", "leased", "dead")
 
 
 class QueueCollector(Collector):
-    """The queues of our backends' databases, as they are when asked."""
+    """The queues of our backends' databases, as they are when asked.
+
+    Args:
+        alone: whether nobody else closes the connections of the thread that asks.
+    """
+
+    def __init__(self, *, alone: bool = False) -> None:
+        self.alone = alone
 
     def describe(self) -> list[Any]:
         """Nothing, so that registering asks no database."""
@@ -47,6 +54,13 @@ class QueueCollector(Collector):
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """See Collector."""
+        try:
+            yield from self.gauges()
+        finally:
+            if self.alone:
+                connections.close_all()
+
+    def gauges(self) -> Iterator[GaugeMetricFamily]:
         held = GaugeMetricFamily(
             "leasequeue_tasks",
             "Held tasks; counted up to 5,001.",
@@ -158,17 +172,21 @@ class Metrics:
 installed: Final[dict[CollectorRegistry, Metrics]] = {}
 
 
-def install(registry: CollectorRegistry = REGISTRY) -> Metrics:
-    """Count from here on, and answer the scrapes of *registry*; once is enough."""
+def install(registry: CollectorRegistry = REGISTRY, *, alone: bool = False) -> Metrics:
+    """Count from here on, and answer the scrapes of *registry*; once is enough.
+
+    Args:
+        alone: see QueueCollector.
+    """
     if registry not in installed:
         installed[registry] = Metrics(registry)
-        registry.register(QueueCollector())
+        registry.register(QueueCollector(alone=alone))
     return installed[registry]
 
 
 def serve(port: int) -> None:
     """Answer scrapes on *port*, in a thread of their own."""
-    install()
+    install(alone=True)  # each scrape has a thread of its own
     start_http_server(port)
 
 

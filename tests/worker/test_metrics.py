@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
-from django.db import OperationalError
+from django.db import OperationalError, connections
 from django.test import RequestFactory
 from prometheus_client import CollectorRegistry
 
 from django_leasequeue import metrics, signals
 from tests.databases import on_all
+from tests.waiting import in_thread
 
 from . import tasks
 from .conftest import Site
@@ -107,6 +108,19 @@ def test_a_database_that_is_away_is_told_and_no_error(
     assert registry.get_sample_value("leasequeue_database_up", told) == 0
 
 
+def test_a_scrape_of_its_own_thread_leaves_no_connection(
+    site: Site, registry: CollectorRegistry
+) -> None:
+    def scrape(*, alone: bool) -> bool:
+        list(metrics.QueueCollector(alone=alone).collect())
+        left = connections[site.using].connection is not None
+        connections.close_all()
+        return left
+
+    assert in_thread(lambda: scrape(alone=True)).result(10) is False
+    assert in_thread(lambda: scrape(alone=False)).result(10) is True
+
+
 @pytest.fixture
 def default_registry(registry: CollectorRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics, "REGISTRY", registry)
@@ -125,7 +139,7 @@ def test_the_view_tells_it_as_text(postgres: Site, default_registry: None) -> No
 def test_a_worker_serves_it_on_a_port_or_says_why_not(
     postgres: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(metrics, "install", lambda: None)
+    monkeypatch.setattr(metrics, "install", lambda alone: None)
     with socket.create_server(("", 0)) as taken:
         port: Any = taken.getsockname()[1]
         with pytest.raises(CommandError, match=f"--metrics-port {port}: "):

@@ -95,6 +95,7 @@ class Worker:
             None: a new one.
         threads: tasks that may run at a time.
         async_tasks: async ones that may do so beside them, on one event loop; 0: in the threads.
+        strict: a thread's next task starts when the outcome of the one before is on record.
         max_tasks: stop after that many.
         drain: stop when nothing is visible any more.
         grace: seconds that running tasks have once the worker is told to stop.
@@ -109,6 +110,7 @@ class Worker:
         name: str | None = None,
         threads: int = 1,
         async_tasks: int = 0,
+        strict: bool = False,
         max_tasks: int | None = None,
         drain: bool = False,
         grace: float = GRACE_SECONDS,
@@ -133,7 +135,7 @@ class Worker:
         self.name = name or new_name()
         self.held_name = HeldName(name, self.queues[0], self.outage) if name else None
         emptied = partial(self.notes.put, False)
-        self.deliveries = Deliveries(threads, emptied, coroutines=async_tasks)
+        self.deliveries = Deliveries(threads, emptied, coroutines=async_tasks, strict=strict)
         self.heartbeats = Heartbeats(self.deliveries, self.outage, self.out_of_threads)
         self.finisher = Finisher(backend, self.deliveries, self.outage)
         self.runner = Runner(backend, self.heartbeats, self.stop)
@@ -326,6 +328,8 @@ class Worker:
             outcome = self.runner.run(delivery) if live else lapsed(delivery)
             session.tidy()
             self.ended(outcome)
+            if self.deliveries.strict:
+                self.deliveries.wait_for_record(delivery)
 
     def ended(self, outcome: Outcome) -> None:
         """The thread, or the place on the loop, is free; what came of it is to be recorded."""

@@ -99,12 +99,21 @@ class Deliveries:
     Args:
         threads: how many tasks may run at a time.
         coroutines: how many async tasks may do so beside them; 0: they are as the others.
+        strict: a thread's next task starts when the outcome of the one before is on record.
         emptied: called, from any thread, whenever nothing is in hand any more.
     """
 
-    def __init__(self, threads: int, emptied: Callable[[], None], *, coroutines: int = 0) -> None:
+    def __init__(
+        self,
+        threads: int,
+        emptied: Callable[[], None],
+        *,
+        coroutines: int = 0,
+        strict: bool = False,
+    ) -> None:
         self.threads = threads
         self.coroutines = coroutines
+        self.strict = strict
         self.emptied = emptied
         self.lock = threading.Lock()
         self.work = threading.Condition(self.lock)
@@ -252,6 +261,11 @@ class Deliveries:
             if not self.waiting:  # else its thread goes on with what waits
                 self.changed()
 
+    def wait_for_record(self, delivery: Delivery) -> None:
+        """Return when its outcome is on record, or can't be any more."""
+        with self.lock:
+            self.change.wait_for(lambda: delivery not in self.finishing)
+
     def drop(self, deliveries: Iterable[Delivery]) -> None:
         """Recorded, given back or lost: no longer in our hands."""
         with self.lock:
@@ -283,7 +297,7 @@ class Deliveries:
 
     def company_comes(self) -> bool:
         """Whether more outcomes are to be expected within milliseconds."""
-        return bool(self.waiting or self.launching)
+        return not self.strict and bool(self.waiting or self.launching)
 
     def in_hand(self) -> list[Delivery]:
         with self.lock:

@@ -19,6 +19,7 @@ from django.db import IntegrityError, OperationalError, connections, transaction
 
 from django_leasequeue import effects
 from django_leasequeue.errors import LeaseLostError
+from django_leasequeue.models import TaskTransition
 from django_leasequeue.tasks import task
 from django_leasequeue.worker import current_lease
 
@@ -514,3 +515,8 @@ async def begin_a_transaction(using: str) -> None:
             Group.objects.using(using).create(name="after")
 
     await sync_to_async(begin)()
+
+
+@task()
+def count_what_is_recorded() -> int:
+    return TaskTransition.objects.using(place()).filter(kind="acked").count()

@@ -137,3 +137,13 @@ def test_an_exception_that_can_t_be_asked_costs_no_worker(site: Site, poison: st
 
     assert site.kinds().count("acked") == 1
     assert site.kinds().count("dead") == 1
+
+
+def test_a_strict_worker_s_next_task_finds_the_one_before_on_record(site: Site) -> None:
+    results = [site.enqueue(tasks.count_what_is_recorded) for _ in range(10)]
+
+    site.drain(strict=True)
+
+    for result in results:
+        result.refresh()
+    assert [result.return_value for result in results] == list(range(10))

@@ -81,6 +81,12 @@ class Command(BaseCommand):
             "memory they have leaked.",
         )
         add("--child", nargs=2, type=int, help=SUPPRESS)  # its number, the descriptor of its line
+        add(
+            "--strict",
+            action="store_true",
+            help="Start a thread's next task when the outcome of the one before is on disk: a "
+            "crash then repeats one task a thread at most; short tasks take several times as long.",
+        )
         add("--max-tasks", type=at_least(1, int), metavar="N", help="Stop after that many tasks.")
         add("--drain", action="store_true", help="Stop when no task is visible any more.")
         add(
@@ -125,7 +131,10 @@ class Command(BaseCommand):
         elif options["processes"] > 1 or options["max_tasks_per_child"]:
             self.supervise(options)
             return
-        wanted = ("name", "threads", "async_tasks", "max_tasks", "drain", "grace", "poll_interval")
+        wanted = (
+            *("name", "threads", "async_tasks", "strict"),
+            *("max_tasks", "drain", "grace", "poll_interval"),
+        )
         ours = cast("LeaseQueueBackend", task_backends[backend])
         worker = Worker(ours, names, **{option: options[option] for option in wanted})
         if port := options["metrics_port"]:

@@ -45,6 +45,11 @@ screenshots:  ## Walk through the admin in Chromium, and renew the pictures of t
 
 scale:  ## Fill DATABASE_URL, an empty PostgreSQL, with a large queue; measure the pages on it
 	python manage.py scale seed && python manage.py scale measure
+mutants:  ## Plant the known faults, one by one, and see them caught; ARGS=heartbeat for some
+	$(RUN) tox run -e mutants -- $(ARGS)
+
+mutmut:  ## Each small change to the pure rules, and which of them no test notices
+	$(RUN) tox run -e mutmut
 
 lint:  ## Ruff's rules and format, and the layers
 	$(RUN) tox run -e lint

@@ -21,6 +21,8 @@ both = settings(deadline=None, suppress_health_check=list(HealthCheck))
 settings.register_profile("quick", both, max_examples=15, stateful_step_count=25)
 settings.register_profile("nightly", both, max_examples=2000, stateful_step_count=60)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
+"""Whether there is time for what takes minutes: `make nightly`."""
 
 
 def database(alias: str) -> ParameterSet:

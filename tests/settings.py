@@ -31,7 +31,7 @@ if MARIADB_URL := env.str("MARIADB_URL", default=""):
     DATABASES["mariadb"] = env.db_url_config(MARIADB_URL) | {"TEST": {"DEPENDENCIES": []}}
 for alias in DATABASES:
     if DATABASES[alias]["ENGINE"].endswith("sqlite3"):
-        DATABASES[alias]["TEST"] = {"NAME": str(FOLDER / f"{alias}.sqlite3")}
+        DATABASES[alias]["TEST"] = {"NAME": str(FOLDER / f"{alias}.sqlite3"), "DEPENDENCIES": []}
 
 for place in DATABASES:
     TASKS[f"worker on {place}"] = {

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 import pytest
-from django.db import connection
+from django.core.management import call_command
+from django.db import connection, connections
 
 from django_leasequeue import Queue, wakeups
+from example_project import devdb
+from tests.promises.test_restart import ALIAS, kill, server
 from tests.waiting import in_thread, wait_for
+
+__all__ = ["server"]
 
 LISTENERS = """
 SELECT pid FROM pg_stat_activity
@@ -29,8 +36,8 @@ def queue(transactional_db: None) -> Iterator[Queue]:
     queue.close()
 
 
-def listeners() -> set[int]:
-    with connection.cursor() as cursor:
+def listeners(using: str = "default") -> set[int]:
+    with connections[using].cursor() as cursor:
         cursor.execute(LISTENERS, [wakeups.LOCK_CLASS])
         return {pid for (pid,) in cursor.fetchall()}
 
@@ -56,14 +63,42 @@ def test_a_task_of_the_time_between_is_found_by_the_look_after_it(queue: Queue) 
     """G31"""
     polling = in_thread(lambda: queue.poll(worker="sleeper", wait=120))
     wait_for(lambda: polling.done() or bool(listeners()))
-    wakeups_in_process, wakeups.asleep = wakeups.asleep, type(wakeups.asleep)()
-    try:
+    with told_by_the_server_alone():
         [cut_off] = listeners()
         with connection.cursor() as cursor:
             # Waits until it is gone: when the notification is due, nobody listens any more.
             cursor.execute("SELECT pg_terminate_backend(%s, 5000)", [cut_off])
         queue.enqueue({}, id="a")
-    finally:
-        wakeups.asleep = wakeups_in_process
 
     assert polling.result(timeout=10)
+
+
+def test_after_a_restart_of_the_server_it_listens_again(
+    server: devdb.Cluster, django_db_blocker: Any
+) -> None:
+    """G31"""
+    with django_db_blocker.unblock():
+        call_command("migrate", "leasequeue", database=ALIAS, verbosity=0)
+        queue = Queue("emails", using=ALIAS)
+        queue.options = replace(queue.options, poll_interval=3600)
+        polling = in_thread(lambda: queue.poll(worker="sleeper", wait=120))
+        wait_for(lambda: polling.done() or bool(listeners(ALIAS)))
+
+        kill(server)
+        server.start()
+
+        wait_for(lambda: polling.done() or bool(listeners(ALIAS)))
+        with told_by_the_server_alone():
+            queue.enqueue({}, id="a")
+            assert polling.result(timeout=10)
+        queue.close()
+
+
+@contextmanager
+def told_by_the_server_alone() -> Iterator[None]:
+    """An enqueue finds nobody asleep in this process."""
+    in_process, wakeups.asleep = wakeups.asleep, type(wakeups.asleep)()
+    try:
+        yield
+    finally:
+        wakeups.asleep = in_process

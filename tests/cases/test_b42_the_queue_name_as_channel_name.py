@@ -81,7 +81,8 @@ def never_looking(transactional_db: None) -> Iterator[Callable[..., Queue]]:
 def somebody_sleeps() -> bool:
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND classid = %s",
+            "SELECT count(*) FROM pg_locks JOIN pg_database AS place ON place.oid = database"
+            " WHERE locktype = 'advisory' AND classid = %s AND datname = current_database()",
             [wakeups.LOCK_CLASS],
         )
         return bool(cursor.fetchone()[0])

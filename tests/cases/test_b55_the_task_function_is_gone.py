@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from django_leasequeue.compat import TaskResultStatus
 from tests.databases import on_all
+from tests.waiting import wait_for
 from tests.worker import tasks
-from tests.worker.conftest import Site
+from tests.worker.conftest import Site, wait_until_said
 
 pytestmark = on_all
 
@@ -43,3 +47,46 @@ def test_after_the_function_is_back_a_redrive_succeeds(
 
     result.refresh()
     assert result.return_value == 3
+
+
+NEWER = """
+from django.apps import AppConfig
+
+class Newer(AppConfig):
+    name = "newer"
+
+    def ready(self):
+        from tests.worker import tasks
+        del tasks.add
+"""
+
+
+def test_of_two_versions_side_by_side_the_older_one_does_what_it_still_can(
+    postgres: Site, tmp_path: Path
+) -> None:
+    """G43: and what the newer one has given up, a redrive brings back to it."""
+    (tmp_path / "newer.py").write_text(NEWER)
+    place = {"PYTHONPATH": str(tmp_path), "FURTHER_APPS": "newer.Newer"}
+    newer = postgres.start("--poll-interval=0.1", **place)
+    wait_until_said(newer, "started")
+    with postgres.worker(poll_interval=0.1):
+        lost = [postgres.enqueue(tasks.add, number, 1) for number in range(10)]
+        healthy = [postgres.enqueue(tasks.count_groups) for _ in range(5)]
+        wait_for(lambda: sum(ended(result) for result in lost + healthy) == 15)
+
+        newer.terminate()
+        assert newer.wait(15) == 0
+        postgres.queue.redrive_all()
+        wait_for(lambda: all(done(result) for result in lost + healthy))
+
+    assert [result.return_value for result in lost] == list(range(1, 11))
+
+
+def ended(result: Any) -> bool:
+    result.refresh()
+    return result.status in (TaskResultStatus.SUCCESSFUL, TaskResultStatus.FAILED)
+
+
+def done(result: Any) -> bool:
+    result.refresh()
+    return bool(result.status == TaskResultStatus.SUCCESSFUL)

@@ -15,6 +15,7 @@ import pytest
 from django.db import connection, connections, transaction
 
 from django_leasequeue import Lease, Queue, wakeups
+from django_leasequeue.testing.memory import MemoryQueue
 from tests.stores.levels import LEVELS, isolated
 from tests.waiting import in_thread, wait_for
 
@@ -52,7 +53,8 @@ def heard(notes: psycopg.Connection[Any]) -> list[str]:
 def somebody_sleeps() -> bool:
     with connections["default"].cursor() as cursor:
         cursor.execute(
-            "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND classid = %s",
+            "SELECT count(*) FROM pg_locks JOIN pg_database AS place ON place.oid = database"
+            " WHERE locktype = 'advisory' AND classid = %s AND datname = current_database()",
             [wakeups.LOCK_CLASS],
         )
         return bool(cursor.fetchone()[0])
@@ -216,3 +218,19 @@ def test_what_is_stored_is_enqueued_though_nobody_can_be_told(
 
     assert queue.depth().visible == 2
     assert "nobody could be told that queue=emails has work" in caplog.text
+
+
+def test_a_wait_does_not_spin_at_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """G28: it looks at its beginning, when it is about to sleep, and at its end."""
+    queue = MemoryQueue("emails")
+    looks: list[str] = []
+    look = queue.claim_one
+
+    def counted(worker: str, end: float) -> Lease | None:
+        looks.append(worker)
+        return look(worker, end)
+
+    monkeypatch.setattr(queue, "claim_one", counted)
+
+    assert queue.poll(worker="w", wait=0.3) is None
+    assert len(looks) <= 4

@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given, strategies as st
 
 from django_leasequeue.errors import InvalidTaskError
-from django_leasequeue.policy import RETRY_AFTER_MAX, QueuePolicy, clamped_retry_after
+from django_leasequeue.policy import (
+    RATE_MAX,
+    RATE_MIN,
+    RETRY_AFTER_MAX,
+    QueuePolicy,
+    clamped_retry_after,
+    gap_of,
+)
 
 
 def test_the_delay_grows_by_the_factor_up_to_the_cap() -> None:
@@ -126,3 +133,8 @@ def test_a_policy_that_makes_no_sense_is_refused(bad: dict[str, float]) -> None:
 def test_a_handler_s_own_wait_is_brought_into_bounds(asked: object, waits: float) -> None:
     """A failure is always recorded, whatever the handler asks for."""
     assert clamped_retry_after(asked) == waits
+
+
+def test_the_slowest_and_the_fastest_rate_are_rates() -> None:
+    for rate in (RATE_MIN, RATE_MAX):
+        assert gap_of(rate) == timedelta(seconds=1 / rate)

@@ -26,6 +26,7 @@ from django_leasequeue.transitions import (
     fold,
     fold_all,
     follow,
+    json_text,
     lost_reason,
     overdue,
 )
@@ -256,3 +257,59 @@ def test_a_live_lease_is_not_lost_until_its_very_deadline() -> None:
 
 def test_without_a_record_the_lease_is_gone() -> None:
     assert lost_reason(2, None, [], START) is LostReason.GONE
+
+
+def test_a_duplicates_row_after_a_lease_is_no_ending_of_it() -> None:
+    """Rows of others in between, and a task that has left, say nothing of this delivery."""
+    ready = fold(None, a_beginning(START))
+    assert ready
+    leased = after(ready, Kind.LEASED)
+    task = fold(ready, leased)
+    assert task
+    asked = after(task, Kind.DUPLICATE)
+
+    assert lost_reason(leased.position, None, [leased, asked], START) is LostReason.GONE
+    assert lost_reason(leased.position, task, [], START + 99 * SECOND) is LostReason.GONE
+
+
+def test_what_follows_belongs_to_the_task_s_queue_and_tenant() -> None:
+    task = fold(None, a_beginning(START, a_task(tenant="t")))
+    assert task
+
+    bare, told = follow(task, Kind.CANCELLED, START), follow(task, Kind.CANCELLED, START, by="a")
+
+    assert (bare.life, bare.queue, bare.tenant) == (task.life, task.queue, "t")
+    assert (bare.data, told.data) == (None, '{"by":"a"}')
+
+
+def test_a_lapsed_task_keeps_the_instant_of_its_deadline() -> None:
+    ready = fold(None, a_beginning(START))
+    assert ready
+    task = fold(ready, after(ready, Kind.LEASED, 5 * SECOND))
+    assert task
+
+    late = overdue(task, START + 5 * SECOND)
+
+    assert late
+    assert late.at == late.visible_at == START + 5 * SECOND
+
+
+def test_stored_json_is_the_same_characters_everywhere() -> None:
+    assert json_text({"a": [1, "é"], "b": None}) == '{"a":[1,"é"],"b":null}'
+    with pytest.raises(ValueError, match="Out of range"):
+        json_text(float("nan"))
+
+
+@pytest.mark.parametrize("lacking", ["id", "payload", "visible_at"])
+def test_a_beginning_that_lacks_something_begins_nothing(lacking: str) -> None:
+    nothing: Any = {lacking: None}
+
+    with pytest.raises(ValueError, match="an enqueued transition needs id, payload and vis"):
+        fold(None, replace(a_beginning(START), **nothing))
+
+
+def test_an_illegal_transition_is_told_with_what_it_met() -> None:
+    task = fold(None, a_beginning(START))
+
+    with pytest.raises(IllegalTransitionError, match="ready"):
+        fold(task, after(task, Kind.ACKED))

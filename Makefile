@@ -2,7 +2,7 @@
 
 RUN = python3 -m example_project
 
-.PHONY: help demo reset smoke test chaos soak bench micro acceptance nightly million screenshots scale lint types format matrix constraints ci
+.PHONY: help demo reset smoke test chaos soak bench micro acceptance nightly million mutants mutmut screenshots scale lint types format matrix constraints ci
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-12s %s\n", $$1, $$2}' Makefile

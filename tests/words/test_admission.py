@@ -6,7 +6,8 @@ from uuid import RFC_4122
 
 import pytest
 
-from django_leasequeue.admission import new_life
+from django_leasequeue import InvalidTaskError, NewTask, QueuePolicy
+from django_leasequeue.admission import admit, new_life
 
 
 @pytest.mark.parametrize(
@@ -30,3 +31,9 @@ def test_a_life_is_a_uuid_of_version_7(
 
 def test_no_two_lives_are_one() -> None:
     assert len({new_life() for _ in range(1000)}) == 1000
+
+
+def test_a_payload_is_held_to_the_queue_s_own_limit() -> None:
+    assert admit(NewTask(payload="abc"), QueuePolicy(), bytes_max=5).payload == '"abc"'
+    with pytest.raises(InvalidTaskError, match="payload"):
+        admit(NewTask(payload="abcd"), QueuePolicy(), bytes_max=5)

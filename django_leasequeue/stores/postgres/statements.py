@@ -34,6 +34,7 @@ def run(using: str, name: str, parameters: dict[str, Any]) -> list[dict[str, Any
     }
     connection: Any = connections[using]
     connection.ensure_connection()
+    connection.validate_no_broken_transaction()
     raw = connection.connection
     with connection.wrap_database_errors:
         direct = is_direct(raw)

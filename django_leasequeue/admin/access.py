@@ -11,7 +11,7 @@ from django.contrib import admin
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.core.exceptions import BadRequest
 from django.db import DEFAULT_DB_ALIAS
-from django.db.models import BooleanField, ExpressionWrapper, Func, Model, Q, QuerySet, TextField
+from django.db.models import BooleanField, Func, Model, Q, QuerySet, TextField
 from django.db.models.functions import Cast
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
@@ -131,8 +131,9 @@ def positions(texts: Iterable[str]) -> list[str]:
 def of_own_id(tasks: QuerySet[Any], id: str) -> QuerySet[Any]:
     """Those of *tasks* that were given *id*, by PostgreSQL's index, which has no ids but those."""
     life = Cast("life", TextField())
-    given = Func("task_id", life, template="%(expressions)s", arg_joiner=" <> ")
-    return tasks.filter(ExpressionWrapper(given, BooleanField()), task_id=id)
+    joined = {"template": "%(expressions)s", "arg_joiner": " <> "}
+    given = Func("task_id", life, output_field=BooleanField(), **joined)
+    return tasks.filter(given, task_id=id)
 
 
 def as_life(text: str) -> UUID | None:

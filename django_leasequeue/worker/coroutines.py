@@ -7,6 +7,7 @@ ask a database, which nothing may on the loop's thread.
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextvars import Context, copy_context
@@ -42,11 +43,13 @@ class Coroutines:
         self.called = False  # the loop is to look at what is prepared
         self.running: set[asyncio.Task[None]] = set()  # the loop itself holds them only weakly
         self.session: TaskSession  # of the one thread in which all of them use a database
+        self.ready = threading.Event()  # there is that session
 
     def run(self) -> None:
         """Run the loop until ``stop``."""
         asyncio.set_event_loop(self.loop)
         self.session = self.loop.run_until_complete(sync_to_async(TaskSession)())
+        self.ready.set()
         self.loop.run_forever()
         self.loop.run_until_complete(sync_to_async(connections.close_all)())
         self.loop.run_until_complete(self.loop.shutdown_default_executor())
@@ -58,6 +61,7 @@ class Coroutines:
     def launch(self) -> None:
         """Start one task after the other, as long as the worker hands them out."""
         session = TaskSession()
+        self.ready.wait()
         while delivery := self.deliveries.take_coroutine():
             if delivery.seconds_left() <= 0:
                 self.ended(lapsed(delivery))
@@ -96,6 +100,8 @@ class Coroutines:
             outcome = await asyncio.to_thread(self.runner.outcome_of, attempt)
         else:
             outcome = self.runner.outcome_of(attempt)
-        if self.session.used():
-            await sync_to_async(self.session.tidy)()
-        self.ended(outcome)
+        try:
+            if self.session.used():
+                await sync_to_async(self.session.tidy)()
+        finally:
+            self.ended(outcome)

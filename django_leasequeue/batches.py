@@ -11,15 +11,17 @@ from __future__ import annotations
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
+from django.core.exceptions import EmptyResultSet
 from django.db import connections, transaction
 from django.db.models import Count, Exists, F, OuterRef, QuerySet
 
 from . import validation
 from .failure import fingerprint
-from .models import Batch, BatchItem, Task, TaskTransition
+from .models import Batch, BatchItem, Task, TaskTransition, dead_at
 from .policy import gap_of
 from .queue import Queue
 from .records import Slots
@@ -29,6 +31,7 @@ from .transitions import ENDED, Kind
 SLICE: Final = 1000  # tasks; their rows are locked until it has ended, a fraction of a second
 LEFT: Final = "it has left the queue"
 BUSY: Final = "busy"
+ALIVE: Final = "it is no dead letter any more"
 MOVED: Final = ""
 NAMED_MAX: Final = 20  # queues
 CHOSEN_MAX: Final = 1000  # characters
@@ -51,6 +54,7 @@ def begin(
     reason: str = "",
     chosen: str = "",
     rate: float | None = None,
+    letters: bool = False,
 ) -> Batch:
     """Put on record that somebody wants to redrive, or to cancel, the tasks of *rows*.
 
@@ -59,6 +63,7 @@ def begin(
         verb: ``redrive`` or ``cancel``.
         chosen: in words, how they were chosen.
         rate: of a redrive: tasks per second.
+        letters: only while they are dead letters.
 
     Raises:
         InvalidTaskError: *by*, *reason* or *rate* can't be meant; nothing is on record.
@@ -76,11 +81,13 @@ def begin(
             reason=reason,
             queues=queues_of(rows),
             chosen=chosen[:CHOSEN_MAX],
+            letters=letters,
             rate=rate,
             next_at=None if rate is None else now,
             at=now,
         )
-        batch.total = choose(batch, rows)
+        with suppress(EmptyResultSet):  # a filter that no row can match
+            batch.total = choose(batch, rows)
         batch.save(update_fields=["total"])
     return batch
 
@@ -101,25 +108,30 @@ def choose(batch: Batch, rows: QuerySet[Any]) -> int:
     return chosen
 
 
-def go_on(batch: Batch, *, seconds: float) -> Batch:
-    """Deal with slices of *batch* until it is done or so many seconds are over; as it is then."""
+def go_on(batch: Batch, *, seconds: float, wait: bool = True) -> Batch:
+    """Deal with slices of *batch* until it is done or so many seconds are over; as it is then.
+
+    Args:
+        wait: for who else is at it, to find the slice after theirs; else leave it to them.
+    """
     end = time.monotonic() + seconds
     while batch.done_at is None:
-        batch = store_for(batch.using).repeated(partial(go_on_once, batch))
-        if time.monotonic() >= end:
+        found = store_for(batch.using).repeated(partial(go_on_once, batch, wait=wait))
+        batch = found or batch
+        if found is None or time.monotonic() >= end:
             break
     return batch
 
 
-def go_on_once(batch: Batch) -> Batch:
-    """Deal with one slice; whoever else is at the batch waits, and finds the one after it."""
+def go_on_once(batch: Batch, *, wait: bool) -> Batch | None:
     using = batch.using
     with transaction.atomic(using=using):
-        batch = Batch.objects.using(using).select_for_update().get(pk=batch.pk)
-        if batch.done_at is None:
-            deal_with_slice(batch)
-            batch.save()
-    return batch
+        rows = Batch.objects.using(using).select_for_update(skip_locked=not wait)
+        found = rows.filter(pk=batch.pk).first()
+        if found and found.done_at is None:
+            deal_with_slice(found)
+            found.save()
+    return found
 
 
 def deal_with_slice(batch: Batch) -> None:
@@ -176,15 +188,17 @@ def cancel(batch: Batch, tasks: Sequence[Task]) -> Mapping[str, str]:
     using = batch.using
     rows = Task.objects.using(using).filter(pk__in=[task.pk for task in tasks])
     with transaction.atomic(using=using):
-        free = rows.select_for_update(skip_locked=True).order_by("pk")
+        meant = rows.filter(dead_at(store_for(using).now())) if batch.letters else rows
+        free = meant.select_for_update(skip_locked=True).order_by("pk")
         locked = set(free.values_list("pk", flat=True))
-        held = set(rows.values_list("pk", flat=True))
+        held = set(meant.values_list("pk", flat=True))
+        others = set(rows.values_list("pk", flat=True)) - held
         ids = [task.task_id for task in tasks if task.pk in locked]
         queue = Queue(tasks[0].queue, using=using)
         queue.cancel_many(ids, tenant=tasks[0].tenant, by=batch.by, reason=batch.reason or None)
-    return {
-        task.task_id: BUSY if task.pk in held else LEFT for task in tasks if task.pk not in locked
-    }
+    stayed = {task.task_id: LEFT for task in tasks if task.pk not in locked}
+    stayed |= {task.task_id: BUSY for task in tasks if task.pk in held - locked}
+    return stayed | {task.task_id: ALIVE for task in tasks if task.pk in others}
 
 
 MOVES: Final[Mapping[str, Callable[[Batch, Sequence[Task]], Mapping[str, str]]]] = {

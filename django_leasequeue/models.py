@@ -408,8 +408,9 @@ class Batch(models.Model):
     """What an operator did to many tasks at once: who, when, why, to which, and how far it is.
 
     ``by`` and ``reason`` stand in the log beside each task that moved, too. ``queues`` and
-    ``chosen`` are words: what was selected, and by which filters. ``next_at`` is when a redrive at
-    a rate has its next task become visible.
+    ``chosen`` are words: what was selected, and by which filters. ``letters`` says that it was dead
+    letters: one that somebody has redriven since isn't meant. ``next_at`` is when a redrive at a
+    rate has its next task become visible.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -418,6 +419,7 @@ class Batch(models.Model):
     reason = ExactCharField(_("reason"), max_length=CHARACTERS_MAX["reason"], blank=True)
     queues = ExactCharField(_("queues"), max_length=3000, blank=True)
     chosen = ExactCharField(_("selection"), max_length=1000, blank=True)
+    letters = models.BooleanField(default=False)
     rate = models.FloatField(_("rate"), null=True)
     at = Instant(_("at"))
     next_at = Instant(null=True)

@@ -95,7 +95,8 @@ class LostFilter(admin.SimpleListFilter):
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         if self.value() not in ("failed", "lost"):
             return queryset
-        return queryset.filter(fingerprint__isnull=self.value() == "lost")
+        lost = self.value() == "lost"
+        return queryset.filter(last_error="") if lost else queryset.exclude(last_error="")
 
 
 class AgeFilter(admin.SimpleListFilter):

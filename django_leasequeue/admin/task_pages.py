@@ -247,6 +247,7 @@ class TaskPagesAdmin(ReadOnlyTaskAdmin):
             reason=form.cleaned_data["reason"],
             rate=form.cleaned_data.get("rate"),
             chosen=self.selection(request) if across else "",
+            letters=self.model is DeadLetter,
         )
         return self.carry_out(request, batch)
 

@@ -14,7 +14,7 @@ from django.contrib.admin.models import CHANGE, LogEntry
 from django.db.models import QuerySet
 from django.utils.translation import gettext, gettext_lazy as _, pgettext_lazy
 
-from ..batches import BUSY, LEFT, begin, stayed
+from ..batches import ALIVE, BUSY, LEFT, begin, stayed
 from ..models import Batch
 from ..policy import RATE_MAX, RATE_MIN
 from ..transitions import State
@@ -22,7 +22,11 @@ from .wording import to_the_second
 
 TOLD_MAX: Final = 10  # tasks that a page or a message names one by one
 SECONDS_AT_ONCE: Final = 2.0  # what takes longer goes on on a page of its own
-REASONS: Final = {BUSY: _("busy"), LEFT: _("it has left the queue")}
+REASONS: Final = {
+    BUSY: _("busy"),
+    LEFT: _("it has left the queue"),
+    ALIVE: _("it is no dead letter any more"),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,10 +106,12 @@ def put_on_record(
     reason: str,
     rate: float | None = None,
     chosen: str = "",
+    letters: bool = False,
 ) -> Batch:
     """Begin a batch, and tell Django's own log, which the admin's start page shows."""
     by = who(user)
-    batch = begin(tasks, verb=verb.name, by=by, reason=reason, rate=rate, chosen=chosen)
+    how: dict[str, Any] = {"by": by, "reason": reason, "rate": rate, "chosen": chosen}
+    batch = begin(tasks, verb=verb.name, letters=letters, **how)
     LogEntry.objects.log_actions(user.pk, [batch], CHANGE, reason, single_object=True)
     return batch
 

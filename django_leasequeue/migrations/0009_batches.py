@@ -69,6 +69,7 @@ class Migration(migrations.Migration):
                         blank=True, max_length=1000, verbose_name="selection"
                     ),
                 ),
+                ("letters", models.BooleanField(default=False)),
                 ("rate", models.FloatField(null=True, verbose_name="rate")),
                 ("at", django_leasequeue.fields.Instant(verbose_name="at")),
                 ("next_at", django_leasequeue.fields.Instant(null=True)),

@@ -15,7 +15,7 @@ from django_leasequeue.queue import Queue
 from django_leasequeue.transitions import Transition
 from django_leasequeue.wakeups import Sleeper
 
-from .deliveries import Deliveries, Delivery
+from .deliveries import PATIENCE_SECONDS, Deliveries, Delivery
 from .heartbeats import Heartbeats
 from .outage import OUTAGE, Outage, pause
 from .sessions import Session
@@ -65,6 +65,7 @@ class Claimer:
         self.poll_interval = poll_interval
         self.stopping = stopping
         self.failed = False
+        self.refused_all = False  # by the last claim
 
     def run(self) -> None:
         """Claim, hand over, sleep; at the end give back what never started."""
@@ -94,6 +95,9 @@ class Claimer:
         """Hand over what is visible, else wait for it; False where the queues are drained."""
         seen = self.deliveries.changes
         if self.claim():
+            if self.refused_all and self.deliveries.in_hand():
+                # What is next has no place here, by its kind: others may have one.
+                self.deliveries.wait_for_change(seen, PATIENCE_SECONDS)
             return True
         if self.drain:
             if self.deliveries.in_hand():
@@ -110,7 +114,7 @@ class Claimer:
 
     def claim(self) -> int:
         """Lease what can start at once, the first queue's tasks first; how many there were."""
-        claimed = 0
+        claimed = taken = 0
         for source in self.queues:
             limit = min(self.deliveries.room(), self.left)
             if limit < 1 or self.stopping.is_set():
@@ -122,9 +126,12 @@ class Claimer:
                 self.sleeper.muted -= {source.name}
             self.read_histories(source, new)
             self.left -= len(new)
-            self.give_back(self.deliveries.add(new))
+            refused = self.deliveries.add(new)
+            self.give_back(refused)
             self.heartbeats.notice(new)
             claimed += len(new)
+            taken += len(new) - len(refused)
+        self.refused_all = claimed > taken == 0
         self.outage.over()
         return claimed
 

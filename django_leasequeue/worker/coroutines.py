@@ -7,9 +7,11 @@ ask a database, which nothing may on the loop's thread.
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from contextvars import Context, copy_context
 from typing import Any
 
@@ -20,6 +22,8 @@ from .context import CurrentLease, current
 from .deliveries import Deliveries
 from .runner import Attempt, Outcome, Runner, awaited, lapsed, owned
 from .sessions import TaskSession
+
+logger = logging.getLogger("django_leasequeue")
 
 Answer = Coroutine[Any, Any, Any]
 
@@ -40,6 +44,7 @@ class Coroutines:
         self.loop = asyncio.new_event_loop()
         self.loop.set_task_factory(owned)
         self.prepared: deque[tuple[Attempt, Answer, Context]] = deque()
+        self.stopping = False
         self.called = False  # the loop is to look at what is prepared
         self.running: set[asyncio.Task[None]] = set()  # the loop itself holds them only weakly
         self.session: TaskSession  # of the one thread in which all of them use a database
@@ -50,12 +55,16 @@ class Coroutines:
         asyncio.set_event_loop(self.loop)
         self.session = self.loop.run_until_complete(sync_to_async(TaskSession)())
         self.ready.set()
-        self.loop.run_forever()
+        while not self.stopping:
+            # A child task's exit leaves the loop, which the others need; its parent learns of it.
+            with suppress(SystemExit, KeyboardInterrupt):
+                self.loop.run_forever()
         self.loop.run_until_complete(sync_to_async(connections.close_all)())
         self.loop.run_until_complete(self.loop.shutdown_default_executor())
         self.loop.close()
 
     def stop(self) -> None:
+        self.stopping = True
         self.loop.call_soon_threadsafe(self.loop.stop)
 
     def launch(self) -> None:
@@ -71,7 +80,11 @@ class Coroutines:
             if task and task_result:
                 context = copy_context()
                 context.run(current.set, CurrentLease(delivery, self.runner.heartbeats))
-                context.run(self.runner.tell_started, attempt)
+                try:
+                    context.run(self.runner.tell_started, attempt)
+                except BaseException as raised:  # noqa: BLE001  it is the attempt's failure
+                    attempt.error = raised
+            if task and task_result and attempt.error is None:
                 self.hand_over(attempt, awaited(delivery, task, task_result), context)
             else:
                 self.ended(self.runner.outcome_of(attempt))
@@ -93,15 +106,28 @@ class Coroutines:
 
     async def follow(self, attempt: Attempt, answer: Answer) -> None:
         """Await the task's answer, and say how it ended."""
+        delivery = attempt.delivery
+        if delivery.lost or delivery.seconds_left() <= 0:  # the loop was busy meanwhile
+            answer.close()
+            self.ended(lapsed(delivery))
+            return
         try:
             attempt.result = await answer
         except BaseException as raised:  # noqa: BLE001  SystemExit is a task's failure, too
             attempt.error = raised
-            outcome = await asyncio.to_thread(self.runner.outcome_of, attempt)
-        else:
-            outcome = self.runner.outcome_of(attempt)
+        outcome = Outcome(
+            delivery=delivery,
+            seconds=delivery.seconds_run(),
+            error=attempt.error,
+            result=attempt.result,
+            task_result=attempt.task_result,
+        )
         try:
+            if attempt.error is not None:
+                outcome = await asyncio.to_thread(self.runner.outcome_of, attempt)
             if self.session.used():
                 await sync_to_async(self.session.tidy)()
+        except BaseException:  # a cancellation that the task left pending, say
+            logger.exception("after the end of an async task")
         finally:
             self.ended(outcome)

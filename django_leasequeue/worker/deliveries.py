@@ -139,7 +139,7 @@ class Deliveries:
     def room_afloat(self) -> int:
         """How many of the next leases are likely to be coroutines that can start at once."""
         free = self.coroutines - len(self.afloat) - len(self.launching)
-        return min(AHEAD_MAX, int(free * self.async_share) if free > 0 else free)
+        return min(AHEAD_MAX, max(1, int(free * self.async_share)) if free > 0 else free)
 
     def ahead(self) -> int:
         """How many leases may wait for a thread: where tasks are short, as many as end soon.
@@ -185,12 +185,11 @@ class Deliveries:
                 stale += late
             return stale
 
-    def wait_for_change(self, seen: int) -> None:
+    def wait_for_change(self, seen: int, seconds: float = WAIT_SECONDS_MAX) -> None:
         """Return when something has ended, or was recorded, since ``changes`` was *seen*."""
         with self.lock:
             self.change.wait_for(
-                lambda: self.closed or self.changes != seen,
-                min(self.patience(), WAIT_SECONDS_MAX),
+                lambda: self.closed or self.changes != seen, min(self.patience(), seconds)
             )
 
     def add(self, claimed: Iterable[Delivery]) -> list[Delivery]:
@@ -205,7 +204,7 @@ class Deliveries:
                     line.append(delivery)
                 else:
                     refused.append(delivery)
-            self.one_by_one += len(refused)
+            self.one_by_one += sum(not each.coroutine for each in refused)
             self.low = len(self.waiting) // 2
             self.work.notify_all()
             self.launch.notify()

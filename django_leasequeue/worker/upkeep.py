@@ -101,7 +101,7 @@ class Upkeep:
         try:
             self.tell_refusals()
             if batch := unfinished(self.store.using):
-                go_on(batch, seconds=PAUSE_SECONDS_MIN)
+                go_on(batch, seconds=PAUSE_SECONDS_MIN, wait=False)
             rows, more = self.walk.step(batch=self.batch) if self.walk else (0, False)
         except OUTAGE as error:
             logger.warning("upkeep failed, to be tried again: %s", " ".join(str(error).split()))

@@ -8,7 +8,7 @@ import pytest
 
 from django_leasequeue import Queue, batches
 from django_leasequeue.admin.access import ReadOnlyTaskAdmin
-from django_leasequeue.models import Batch, Task
+from django_leasequeue.models import Batch, DeadLetter, Task
 from django_leasequeue.worker.upkeep import Upkeep
 from tests.admin.desk import Desk, MakeDesk, a_dead_letter, number, poll, states
 
@@ -76,6 +76,22 @@ def test_what_died_after_the_question_is_not_meant_though_it_goes_on_later(
     batches.go_on(batch, seconds=10)
 
     assert states(emails, "c", "late") == ["ready", "dead"]
+
+
+def test_a_letter_that_was_redriven_meanwhile_is_not_cancelled_any_more(
+    desk: Desk, emails: Queue
+) -> None:
+    for id in "ab":
+        a_dead_letter(emails, id)
+    letters = DeadLetter.objects.using(emails.using).filter(state="dead")
+    batch = batches.begin(letters, verb="cancel", by="ada", letters=True)
+    emails.redrive(["a"])
+
+    done = batches.go_on(batch, seconds=10)
+
+    assert (done.moved, done.skipped) == (1, 1)
+    assert states(emails, "a", "b") == ["ready", "left"]
+    assert batches.reasons(done) == {"it is no dead letter any more": 1}
 
 
 def test_a_slice_that_fails_is_dealt_with_again(

@@ -520,3 +520,24 @@ async def begin_a_transaction(using: str) -> None:
 @task()
 def count_what_is_recorded() -> int:
     return TaskTransition.objects.using(place()).filter(kind="acked").count()
+
+
+@task(max_attempts=1)
+async def exit_in_a_child() -> None:
+    async def child() -> None:
+        sys.exit(3)
+
+    await asyncio.create_task(child())
+
+
+@task(max_attempts=1)
+async def leave_a_cancellation_behind() -> None:
+    current = asyncio.current_task()
+    assert current
+    current.cancel()
+    raise ValueError("and this")
+
+
+@task(max_attempts=1)
+async def note_one_delivery() -> None:
+    runs.append("once")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from django.contrib.auth.models import Group
 
 from django_leasequeue.compat import TaskResultStatus
@@ -78,6 +80,40 @@ def test_a_worker_that_is_stopped_lets_them_end(postgres: Site) -> None:
     for result in results:
         result.refresh()
         assert result.status == TaskResultStatus.SUCCESSFUL
+
+
+def test_an_exit_in_a_child_is_its_task_s_failure_and_no_other_s(postgres: Site) -> None:
+    patient = postgres.enqueue(tasks.meet, 1)
+    failing = postgres.enqueue(tasks.exit_in_a_child)
+
+    postgres.drain(async_tasks=2)
+
+    failing.refresh()
+    patient.refresh()
+    assert failing.status == TaskResultStatus.FAILED
+    assert patient.status == TaskResultStatus.SUCCESSFUL
+
+
+def test_whatever_one_leaves_behind_its_end_is_recorded(postgres: Site) -> None:
+    odd = postgres.enqueue(tasks.leave_a_cancellation_behind)
+
+    postgres.drain(async_tasks=1)
+
+    odd.refresh()
+    assert odd.status == TaskResultStatus.FAILED
+    assert "ValueError" in odd.errors[0].exception_class_path
+
+
+def test_one_that_has_no_place_is_not_claimed_again_and_again(postgres: Site) -> None:
+    """It may not wait here: this is its only delivery."""
+    postgres.enqueue(tasks.await_the_gate)
+    with postgres.worker(async_tasks=1):
+        wait_for(lambda: bool(tasks.runs))
+        postgres.enqueue(tasks.note_one_delivery)
+        time.sleep(1.5)  # nothing to wait for: it is about what doesn't happen
+        assert postgres.kinds().count("released") <= 4
+        tasks.gate.set()
+        wait_for(lambda: "once" in tasks.runs)
 
 
 @on_all

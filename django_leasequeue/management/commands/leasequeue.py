@@ -5,8 +5,9 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, CommandError
 
+from django_leasequeue.errors import InvalidTaskError
 from django_leasequeue.management.verbs import VERBS
 
 
@@ -23,4 +24,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, verb: str, **options: Any) -> None:
         """See BaseCommand."""
-        VERBS[verb].run(self, **options)
+        try:
+            VERBS[verb].run(self, **options)
+        except InvalidTaskError as error:
+            raise CommandError(str(error)) from error

@@ -131,6 +131,8 @@ class Command(BaseCommand):
         elif options["processes"] > 1 or options["max_tasks_per_child"]:
             self.supervise(options)
             return
+        if options["strict"] and options["async_tasks"]:
+            raise CommandError("--strict is about threads: it doesn't go with --async-tasks")
         wanted = (
             *("name", "threads", "async_tasks", "strict"),
             *("max_tasks", "drain", "grace", "poll_interval"),

@@ -99,12 +99,15 @@ def matching(using: str, options: dict[str, Any]) -> QuerySet[DeadLetter]:
         "path": options.get("task"),
         "task_id__in": options.get("id"),
     }
-    letters: QuerySet[DeadLetter] = DeadLetter.objects.using(using).filter(dead_at(now))
+    # What dies while somebody is asked isn't meant.
+    letters: QuerySet[DeadLetter] = DeadLetter.objects.using(using)
+    letters = letters.filter(dead_at(now), visible_at__lte=now)
     letters = letters.filter(**{name: one for name, one in wanted.items() if one is not None})
     if text := options.get("error"):
         letters = letters.filter(Q(fingerprint__contains=text) | Q(last_error__contains=text))
     if options.get("lost") or options.get("failed"):
-        letters = letters.filter(fingerprint__isnull=bool(options["lost"]))
+        lost = letters.filter(last_error="")
+        letters = lost if options["lost"] else letters.exclude(last_error="")
     for name, bound in (("older_than", "lte"), ("newer_than", "gt")):
         if (hours := options.get(name)) is not None:
             letters = letters.filter(**{f"visible_at__{bound}": now - timedelta(hours=hours)})
@@ -239,6 +242,7 @@ def move(command: BaseCommand, using: str, *, act: str, **options: Any) -> None:
             reason=options["reason"],
             chosen=chosen or "--all",
             rate=options.get("rate"),
+            letters=True,
         )
     except InvalidTaskError as error:
         raise CommandError(str(error)) from error

@@ -13,6 +13,8 @@ import pytest
 from django.db import IntegrityError, ProgrammingError, connection, transaction
 from django.db.migrations.executor import MigrationExecutor
 
+from django_leasequeue import batches
+from django_leasequeue.models import Task
 from django_leasequeue.records import ALL as EVERY_TENANT, Depth
 from django_leasequeue.retention import Walk
 from django_leasequeue.stores.base import Finish
@@ -135,6 +137,15 @@ def test_the_site_erases_but_can_not_rewrite_the_log(store: PostgresStore) -> No
     assert [row.payload for row in log()] == ["null", None, None]
     with pytest.raises(IntegrityError, match="append-only"), transaction.atomic():
         execute("DELETE FROM leasequeue_transition")
+
+
+def test_the_site_goes_on_with_batches(store: PostgresStore) -> None:
+    a_dead_letter(store)
+    with role("site"):
+        batches.begin(Task.objects.using("default"), verb="cancel", by="ada")
+        batch = batches.unfinished("default")
+        assert batch
+        assert batches.go_on(batch, seconds=10).moved == 1
 
 
 def test_who_was_not_granted_to_does_not_prune(store: PostgresStore) -> None:

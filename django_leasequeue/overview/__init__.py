@@ -129,7 +129,7 @@ def view(
     oldest = (now - total.since).total_seconds() if total.since else None
     facts = Facts(
         visible=total.visible,
-        more=not held.exact,
+        more="visible" in held.cut,
         leased=total.leased,
         oldest=oldest,
         workers=len(staff),

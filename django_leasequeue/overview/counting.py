@@ -27,6 +27,13 @@ ORDERS: Final = {
     "lane = 'later'": "queue, visible_at, seq",
     "state = 'dead'": "queue, seq",
 }
+# Of what there is more than was counted, where a lane has more rows than the bound.
+CUT: Final = {
+    "lane = 'now'": {"visible"},
+    "lane = 'later'": {"scheduled", "leased"},
+    "state = 'dead'": {"dead"},
+}
+HEADS_MAX: Final = 200  # tenants and priorities whose oldest is asked for
 # What the clock has done counts, written down or not: see models.dead_at.
 COUNT: Final = """
 SELECT tenant,
@@ -41,7 +48,7 @@ SELECT tenant,
                  OR (state = 'leased' AND attempt < max_attempts)) THEN visible_at END)){utc}
   FROM (SELECT tenant, {columns}
           FROM leasequeue_task
-         WHERE queue = %s AND {lane}
+         WHERE queue = %s AND {lane}{whose}
          ORDER BY {order}
          LIMIT %s) AS few
  GROUP BY tenant
@@ -75,10 +82,10 @@ class Counts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Held:
-    """What a queue holds; ``exact`` is False where there is more than was counted."""
+    """What a queue holds; ``cut`` names the counts of which there is more than was counted."""
 
     tenants: tuple[Counts, ...] = ()
-    exact: bool = True
+    cut: frozenset[str] = frozenset()
 
     @property
     def total(self) -> Counts:
@@ -88,27 +95,62 @@ class Held:
 def held(using: str, queue: str, now: datetime, tenants: Collection[str] | None = None) -> Held:
     """What *queue* holds, by tenant; those of *tenants*, where they are given."""
     found: dict[str, Counts] = {}
-    exact = True
+    cut: set[str] = set()
+
+    def add(counts: Counts) -> None:
+        so_far = found.get(counts.tenant, Counts(tenant=counts.tenant))
+        found[counts.tenant] = so_far + counts
+
     for lane in ORDERS:
         rows = 0
-        for counts, counted in count(using, queue, now, lane):
+        for counts, counted in count(using, queue, now, lane, tenants):
             rows += counted
-            if tenants is None or counts.tenant in tenants:
-                so_far = found.get(counts.tenant, Counts(tenant=counts.tenant))
-                found[counts.tenant] = so_far + counts
-        exact &= rows <= COUNTED_MAX
-    return Held(tenants=tuple(found[tenant] for tenant in sorted(found)), exact=exact)
+            add(counts)
+        if rows > COUNTED_MAX:
+            cut |= CUT[lane]
+    if "visible" in cut:  # the oldest may lie behind the bound
+        for counts in heads(using, queue, tenants):
+            add(counts)
+    return Held(tenants=tuple(found[tenant] for tenant in sorted(found)), cut=frozenset(cut))
 
 
-def count(using: str, queue: str, now: datetime, lane: str) -> Iterator[tuple[Counts, int]]:
+def heads(using: str, queue: str, tenants: Collection[str] | None) -> Iterator[Counts]:
+    """When the oldest task of each tenant and priority in the lane ``now`` became visible.
+
+    Found one by one in the index that has them in this order.
+    """
+    tasks: QuerySet[Task] = QuerySet(Task, using=using)
+    waiting = tasks.filter(queue=queue, lane="now")
+    if tenants is not None:
+        waiting = waiting.filter(tenant__in=tenants)
+    ordered = waiting.order_by("tenant", "-priority", "visible_at", "seq")
+    values = "tenant", "priority", "visible_at"
+    head = ordered.values_list(*values).first()
+    for _ in range(HEADS_MAX):
+        if head is None:
+            return
+        tenant, priority, since = head
+        yield Counts(tenant=tenant, since=since)
+        head = (
+            ordered.filter(tenant=tenant, priority__lt=priority).values_list(*values).first()
+            or ordered.filter(tenant__gt=tenant).values_list(*values).first()
+        )
+
+
+def count(
+    using: str, queue: str, now: datetime, lane: str, tenants: Collection[str] | None
+) -> Iterator[tuple[Counts, int]]:
     """The counts of each tenant in the first rows of *lane*, and how many rows they are of."""
+    if tenants is not None and not tenants:
+        return
     connection = connections[using]
     at = Instant().get_db_prep_value(now, connection)
     utc = " AT TIME ZONE 'UTC'" if connection.vendor == "postgresql" else ""
     columns = READY if "now" in lane else "state, visible_at, attempt, max_attempts"
-    sql = COUNT.format(lane=lane, order=ORDERS[lane], utc=utc, columns=columns)
+    whose = f" AND tenant IN ({', '.join(['%s'] * len(tenants))})" if tenants else ""
+    sql = COUNT.format(lane=lane, order=ORDERS[lane], utc=utc, columns=columns, whose=whose)
     with connection.cursor() as cursor:
-        cursor.execute(sql, [at, at, at, at, at, queue, COUNTED_MAX + 1])
+        cursor.execute(sql, [*[at] * 5, queue, *(tenants or ()), COUNTED_MAX + 1])
         for tenant, visible, scheduled, leased, dead, rows, since in cursor.fetchall():
             counts = Counts(
                 tenant=tenant,

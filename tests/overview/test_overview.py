@@ -45,7 +45,7 @@ def test_tasks_are_counted_by_tenant_as_the_clock_has_them(queue: Queue, clock: 
     x, y = held.tenants
     assert (x.tenant, x.visible, x.scheduled, x.leased, x.dead) == ("x", 1, 0, 0, 2)
     assert (y.tenant, y.visible, y.scheduled, y.leased, y.dead) == ("y", 1, 1, 1, 0)
-    assert (held.total.since, held.exact) == (clock.start + timedelta(seconds=29), True)
+    assert (held.total.since, held.cut) == (clock.start + timedelta(seconds=29), frozenset())
     [alone] = counting.held(queue.using, "mail", clock.now(), ["y"]).tenants
     assert alone == y
 
@@ -58,7 +58,25 @@ def test_of_many_tasks_some_are_counted_and_that_is_said(
 
     held = counting.held(queue.using, "mail", clock.now())
 
-    assert (held.total.visible, held.exact) == (6, False)
+    assert held.total.visible == 6
+    assert held.cut == frozenset({"visible"})
+
+
+def test_behind_the_bound_the_oldest_is_known_all_the_same(
+    queue: Queue, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(counting, "COUNTED_MAX", 2)
+    queue.enqueue({}, priority=-10, tenant="a")
+    clock.advance(60)
+    queue.enqueue({}, tenant="z")
+    clock.advance(60)
+    queue.enqueue_many([{"payload": 1, "tenant": "a"}] * 7)
+
+    held = counting.held(queue.using, "mail", clock.now())
+
+    assert held.total.since == clock.start
+    [z] = counting.held(queue.using, "mail", clock.now(), ["z"]).tenants
+    assert (z.visible, z.since) == (1, clock.start + timedelta(seconds=60))
 
 
 def test_queues_are_known_by_what_they_hold(using: str, queue: Queue, clock: FakeClock) -> None:

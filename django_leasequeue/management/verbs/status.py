@@ -135,9 +135,8 @@ def tenant_row(view: Overview, queue: QueueView, counts: Any) -> Sequence[str]:
 
 
 def counts_of(queue: QueueView, counts: Any) -> Iterator[str]:
-    more = "" if queue.held.exact else "+"
-    for count in (counts.visible, counts.scheduled, counts.leased, counts.dead):
-        yield f"{count}{more}" if count else "0"
+    for name in ("visible", "scheduled", "leased", "dead"):
+        yield f"{getattr(counts, name)}{'+' if name in queue.held.cut else ''}"
 
 
 def as_json(view: Overview, queue: QueueView) -> dict[str, Any]:
@@ -148,7 +147,7 @@ def as_json(view: Overview, queue: QueueView) -> dict[str, Any]:
         "queue": queue.name,
         "verdict": queue.verdict,
         "reason": queue.reason,
-        "counts_exact": queue.held.exact,
+        "counts_exact": not queue.held.cut,
         **{key: value for key, value in asdict(queue.total).items() if key not in ("tenant",)},
         "oldest_visible_age": queue.oldest,
         "rates_exact": lately.exact,

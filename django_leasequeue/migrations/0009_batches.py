@@ -6,11 +6,9 @@ An erasure (0007) takes the latter away with the error.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
 
 import django_leasequeue.fields
 from django.db import migrations, models
-from django_leasequeue.failure import fingerprint
 
 append_only = import_module("django_leasequeue.migrations.0002_append_only")
 prune = import_module("django_leasequeue.migrations.0004_prune")
@@ -22,18 +20,6 @@ ERASE_FINGERPRINT = ERASE.replace(
     "fingerprint = CASE WHEN fingerprint IS NOT NULL THEN 'erased' END, last_error =",
     1,
 )
-
-
-def fill(apps: Any, schema_editor: Any) -> None:
-    """Of the tasks that have failed already."""
-    tasks = apps.get_model("leasequeue", "Task").objects.using(schema_editor.connection.alias)
-    failed = tasks.exclude(last_error="").only("seq", "last_error").order_by("seq")
-    after = 0
-    while rows := list(failed.filter(seq__gt=after)[:1000]):
-        for row in rows:
-            row.fingerprint = fingerprint(row.last_error)
-        tasks.bulk_update(rows, ["fingerprint"])
-        after = rows[-1].seq
 
 
 class Migration(migrations.Migration):
@@ -130,5 +116,4 @@ class Migration(migrations.Migration):
             prune.owners(ERASE_FINGERPRINT, "leasequeue_erase"),
             prune.owners(ERASE, "leasequeue_erase"),
         ),
-        migrations.RunPython(fill, migrations.RunPython.noop),
     ]

@@ -13,10 +13,10 @@ from functools import partial
 from typing import Final
 
 from django.db import transaction
-from django.db.models import Max, QuerySet
+from django.db.models import Max, Model, QuerySet
 
 from .drift import Drift, Finding, compare
-from .models import TaskTransition
+from .models import Task, TaskTransition
 from .stores import tokens
 from .stores.base import Store
 from .stores.mending import Mending
@@ -49,16 +49,23 @@ def verify(store: Store, *, size: int = STRETCH_ROWS) -> Iterator[Step]:
             that begin there.
     """
     using, behind = store.using, 0
-    last = QuerySet(TaskTransition, using=using).aggregate(last=Max("id"))["last"] or 0
+    # What comes later is the next one's: under load there would be no end of it.
+    last = max(newest(TaskTransition, using), newest(Task, using))
     more = True
     while more:
         with snapshot(using):
             part = stretch(using, behind=behind, size=size)
             step = look_at(part, store.now())
-        behind, more = part.upto or last, part.upto is not None
+        behind = part.upto or last
+        more = part.upto is not None and part.upto < last
         yield replace(step, done=min(1.0, behind / last) if more else 1.0)
     if late := tokens.behind(using):
         yield Step(findings=[sequence_behind(*late)])
+
+
+def newest(model: type[Model], using: str) -> int:
+    number: int | None = QuerySet(model, using=using).aggregate(last=Max("pk"))["last"]
+    return number or 0
 
 
 def look_at(part: Stretch, now: datetime) -> Step:

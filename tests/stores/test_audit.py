@@ -137,6 +137,19 @@ WRONG: Final[dict[str, Any]] = {
 }
 
 
+def test_it_ends_though_more_comes_than_it_reads(store: Store) -> None:
+    for number in range(4):
+        store.enqueue(QUEUE, [a_task(str(number))])
+
+    done = 0.0
+    for count, step in enumerate(verify(store, size=2)):
+        store.enqueue(QUEUE, [a_task(f"{count} {number}") for number in range(5)])
+        done = step.done
+        assert count < 10
+
+    assert done == 1
+
+
 def test_a_wrong_column_is_named_and_mended(store: Store) -> None:
     """G63 G64"""
     lease = a_lease(store)

@@ -218,7 +218,8 @@ class PostgresStore(Store):
                 answer = self.redrive_batch(queue, waiting, slots, tenant=tenant, data=data)
                 found = [row for row in answer if row["state"] is not None]
                 told = {row["id"]: rows.skipped(row) for row in found if not row["again"]}
-                slots = slots and slots.after(list(told.values()).count(None))
+                taken = list(told.values()).count(None)
+                slots = slots and slots.since(self.now()).after(taken)
                 verdicts |= told
                 waiting = [row["id"] for row in found if row["again"]]
         skipped = {id: why for id, why in verdicts.items() if why is not None}

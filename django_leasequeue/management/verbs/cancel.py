@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from django.core.management.base import BaseCommand, CommandError
 
-from django_leasequeue.errors import InvalidTaskError
 from django_leasequeue.management.terminal import add_database, add_remarks, the_queue, who
 
 HELP: Final = "Take held tasks away, on record; a running worker's next call is refused."
@@ -35,10 +34,7 @@ def run(
 ) -> None:
     """See the package."""
     target = the_queue(queue, database)
-    try:
-        done = target.cancel_many(ids, tenant=tenant, by=who(by), reason=reason)
-    except InvalidTaskError as error:
-        raise CommandError(str(error)) from error
+    done = target.cancel_many(ids, tenant=tenant, by=who(by), reason=reason)
     for id in sorted(done):
         command.stdout.write(f"{queue}/{id} is cancelled")
     if missing := [id for id in ids if id not in done]:

@@ -7,7 +7,6 @@ import sys
 from argparse import ArgumentParser
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from getpass import getuser
 from typing import Any, Final, TextIO
 from uuid import UUID
 
@@ -17,7 +16,7 @@ from django.db.models import Count, Max, Min, Q, QuerySet
 
 from django_leasequeue import batches
 from django_leasequeue.conf import backends, parse
-from django_leasequeue.errors import InvalidTaskError
+from django_leasequeue.management.terminal import who
 from django_leasequeue.models import Batch, DeadLetter, dead_at
 from django_leasequeue.records import DeadLetter as Letter
 from django_leasequeue.stores import store_for
@@ -234,18 +233,15 @@ def move(command: BaseCommand, using: str, *, act: str, **options: Any) -> None:
         return
     if count and not options["yes"] and not agreed(f"{act} {count} dead letters"):
         raise CommandError("nothing was moved")
-    try:
-        batch = batches.begin(
-            letters,
-            verb="cancel" if act == "discard" else act,
-            by=options["by"] or getuser(),
-            reason=options["reason"],
-            chosen=chosen or "--all",
-            rate=options.get("rate"),
-            letters=True,
-        )
-    except InvalidTaskError as error:
-        raise CommandError(str(error)) from error
+    batch = batches.begin(
+        letters,
+        verb="cancel" if act == "discard" else act,
+        by=who(options["by"]),
+        reason=options["reason"],
+        chosen=chosen or "--all",
+        rate=options.get("rate"),
+        letters=True,
+    )
     batch = with_progress(batch, sys.stderr)
     skipped = dict(batches.reasons(batch))
     answer(

@@ -9,7 +9,6 @@ from functools import cached_property
 from inspect import iscoroutinefunction
 from itertools import count
 from typing import Any, Final
-from uuid import UUID
 
 from django.core.exceptions import ImproperlyConfigured
 
@@ -219,12 +218,8 @@ class LeaseQueueBackend(LeaseTaskBackend):
         Raises:
             TaskResultDoesNotExist: no task of django.tasks had that id, or its log was pruned.
         """
-        try:
-            life = UUID(str(result_id))
-        except ValueError:
-            raise TaskResultDoesNotExist(result_id) from None
         now = self.store.now()  # before the log is read: a heartbeat between the two counts
-        history = self.store.history([life])
+        history = self.store.history([life]) if (life := validation.as_life(result_id)) else []
         if not history or history[0].kind is not Kind.ENQUEUED or not born(history[0]).path:
             raise TaskResultDoesNotExist(result_id)
         return self.read(with_the_clock(fold_all(history), history, now))

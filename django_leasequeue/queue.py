@@ -559,12 +559,9 @@ class Queue(AsyncQueueMixin):
             QueueUnavailableError: the database can't be reached.
         """
         by, reason = validation.remark("by", by), validation.remark("reason", reason)
-        try:
-            known = UUID(str(life))
-        except ValueError:
-            return False
+        known = validation.as_life(life)
         with self.reached():
-            return self.store.erase(self.name, known, by=by, reason=reason)
+            return known is not None and self.store.erase(self.name, known, by=by, reason=reason)
 
     def depth(self) -> Depth:
         """How many tasks are visible, scheduled, leased and dead at this instant."""

@@ -10,6 +10,7 @@ import math
 import re
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
+from uuid import UUID
 
 from django.conf import settings
 from django.utils import timezone
@@ -81,6 +82,14 @@ def bounded(field: str, value: Any) -> str:
     if len(value) > limit:
         raise InvalidTaskError(f"{field} has {len(value)} characters, at most {limit} are allowed")
     return str.__str__(value)  # of an enumeration's member its value, not what it prints
+
+
+def as_life(value: Any) -> UUID | None:
+    """*value*, a UUID or the text of one; None where it is neither: no life has that name."""
+    try:
+        return UUID(str(value).strip())
+    except ValueError:
+        return None
 
 
 def payload_text(value: Any, *, field: str = "payload", bytes_max: int = PAYLOAD_BYTES_MAX) -> str:

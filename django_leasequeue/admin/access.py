@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from datetime import datetime
 from typing import Any, ClassVar
-from uuid import UUID
 
 from django.contrib import admin
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
@@ -134,10 +133,3 @@ def of_own_id(tasks: QuerySet[Any], id: str) -> QuerySet[Any]:
     joined = {"template": "%(expressions)s", "arg_joiner": " <> "}
     given = Func("task_id", life, output_field=BooleanField(), **joined)
     return tasks.filter(given, task_id=id)
-
-
-def as_life(text: str) -> UUID | None:
-    try:
-        return UUID(text.strip())
-    except ValueError:
-        return None

@@ -16,7 +16,8 @@ from django.utils.translation import gettext, gettext_lazy as _
 
 from ..models import Task, TaskTransition
 from ..transitions import Kind
-from .access import ReadOnlyTaskAdmin, as_life, of_own_id, positions
+from ..validation import as_life
+from .access import ReadOnlyTaskAdmin, of_own_id, positions
 from .bounds import BoundedPaginator, last_positions
 from .drilldown import LogChangeList
 from .filters import KindFilter, QueueFilter

@@ -22,7 +22,8 @@ from django.utils.translation import gettext, gettext_lazy as _
 from ..batches import go_on
 from ..models import Batch, DeadLetter, Effect, Task, TaskTransition
 from ..transitions import Kind, TaskRecord
-from .access import ReadOnlyTaskAdmin, as_life, of_own_id, positions
+from ..validation import as_life
+from .access import ReadOnlyTaskAdmin, of_own_id, positions
 from .bounds import BoundedPaginator, TaskChangeList, UnreadChangeList, newest
 from .filters import told as narrowed_by
 from .importable import is_gone

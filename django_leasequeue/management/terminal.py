@@ -1,12 +1,13 @@
-"""What the verbs share: tables for people, JSON for programs, and who is at the keyboard."""
+"""What the verbs share: how one is declared, tables for people, JSON for programs, who asks."""
 
 from __future__ import annotations
 
 import getpass
 import json
 import socket
-from argparse import ArgumentParser
-from collections.abc import Iterator, Sequence
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
@@ -20,22 +21,50 @@ from django_leasequeue.errors import InvalidTaskError
 from django_leasequeue.overview import known_queues, served_databases
 from django_leasequeue.queue import Queue
 
-NUMBERS: Final = frozenset("0123456789")
+Argument = tuple[tuple[str, ...], dict[str, Any]]
+Act = Callable[[BaseCommand, Namespace], None]
 
 
-def add_json(parser: ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="For programs.")
+def argument(*names: str, **facts: Any) -> Argument:
+    """What argparse's ``add_argument`` takes, as a value."""
+    return names, facts
 
 
-def add_database(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "--database", metavar="ALIAS", help="Key of DATABASES; default: those of our backends."
-    )
+def add_all(parser: ArgumentParser, arguments: Sequence[Argument]) -> None:
+    for names, facts in arguments:
+        parser.add_argument(*names, **facts)
 
 
-def add_remarks(parser: ArgumentParser) -> None:
-    parser.add_argument("--by", metavar="NAME", help="Who, for the record; default: your login.")
-    parser.add_argument("--reason", metavar="TEXT", help="Why, for the record.")
+QUEUE: Final = argument("queue", metavar="QUEUE")
+QUEUES: Final = argument("--queue", dest="queues", action="append", metavar="NAME")
+JSON: Final = argument("--json", action="store_true", help="For programs.")
+DATABASE: Final = argument(
+    "--database", metavar="ALIAS", help="Key of DATABASES; default: those of our backends."
+)
+REMARKS: Final = (
+    argument("--by", metavar="NAME", help="Who, for the record; default: your login."),
+    argument("--reason", metavar="TEXT", help="Why, for the record."),
+)
+
+
+@dataclass(frozen=True)
+class Verb:
+    """One of ``manage.py leasequeue``: what it is for, what it takes, and what it does."""
+
+    HELP: str
+    arguments: Sequence[Argument]
+    act: Act
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        add_all(parser, self.arguments)
+
+    def run(self, command: BaseCommand, **options: Any) -> None:
+        self.act(command, Namespace(**options))
+
+
+def verb(help: str, *arguments: Argument) -> Callable[[Act], Verb]:
+    """Make a verb of a function that does it, and writes to the command's ``stdout``."""
+    return lambda act: Verb(help, arguments, act)
 
 
 def databases(asked: str | None) -> list[str]:
@@ -52,14 +81,15 @@ def databases(asked: str | None) -> list[str]:
     return found
 
 
-def the_queue(name: str, asked: str | None) -> Queue:
-    """The queue *name*, which has to be one: a misspelt one would be paused in vain.
+def the_queue(asked: Namespace) -> Queue:
+    """The queue that is asked for, which has to be one: a misspelt one would be paused in vain.
 
     Raises:
         CommandError: it isn't known.
     """
+    name = asked.queue
     try:
-        using = asked and databases(asked)[0]
+        using = asked.database and databases(asked.database)[0]
         queue = Queue(name, using=using or options_for(name).using)
     except (InvalidTaskError, ImproperlyConfigured) as error:
         raise CommandError(str(error).replace("give using=", "say --database")) from error
@@ -81,6 +111,11 @@ def who(asked: str | None) -> str:
     return f"{login}@{socket.gethostname()}"[:200]
 
 
+def remarks(asked: Namespace) -> dict[str, Any]:
+    """Who and why, as every act on record takes them."""
+    return {"by": who(asked.by), "reason": asked.reason}
+
+
 def write_json(command: BaseCommand, value: Any, *, indent: int | None = 2) -> None:
     command.stdout.write(json.dumps(value, indent=indent, default=text_of))
 
@@ -99,7 +134,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
     """Lines of columns, numbers to the right; the last column is left as long as it is."""
     columns = list(zip(head, *rows, strict=True))
     widths = [max(map(len, column)) for column in columns]
-    right = [all(cell[:1] in NUMBERS or cell in ("", "-") for cell in c[1:]) for c in columns]
+    right = [all(cell[:1].isdecimal() or cell in ("", "-") for cell in c[1:]) for c in columns]
     for row in (head, *rows):
         cells = [
             cell.rjust(width) if to_right else cell.ljust(width)

@@ -7,7 +7,7 @@ import sys
 from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
@@ -24,6 +24,120 @@ from django_leasequeue.worker.reloading import Reloader, arguments, start_anew
 from django_leasequeue.worker.shutdown import leave, stop_on_signals
 from django_leasequeue.worker.supervisor import AGAIN, Supervisor, child_name, follow
 
+from ..terminal import add_all, argument
+
+OF_WORKER: Final = (
+    *("name", "threads", "async_tasks", "strict"),
+    *("max_tasks", "drain", "grace", "poll_interval"),
+)
+
+
+def at_least(minimum: float, number: type[int] | type[float]) -> Callable[[str], float]:
+    """A parser of numbers from *minimum* on, for argparse."""
+
+    def parsed(text: str) -> float:
+        value = number(text)
+        if not minimum <= value <= SECONDS_MAX:  # what isn't seconds is no larger either
+            raise ArgumentTypeError(f"must be at least {minimum:g} and at most {SECONDS_MAX}")
+        return value
+
+    parsed.__name__ = number.__name__  # argparse quotes it: "invalid int value"
+    return parsed
+
+
+def worker_name(text: str) -> str:
+    """A parser of names, for argparse."""
+    try:
+        return validation.name("worker", text)
+    except InvalidTaskError as error:
+        raise ArgumentTypeError(str(error)) from error
+
+
+ARGUMENTS: Final = (
+    argument(
+        "--queue",
+        dest="queues",
+        action="append",
+        metavar="NAME",
+        help="Repeatable; served in that order. Default: all QUEUES of the backend.",
+    ),
+    argument(
+        "--backend", default="default", metavar="ALIAS", help="Key of TASKS; default: default."
+    ),
+    argument(
+        "--name",
+        type=worker_name,
+        help="Of one live worker at a time: what it has leased comes back when it starts anew, "
+        "without waiting for the deadline; with --processes, NAME-1, NAME-2 and so on. "
+        "Default: a new name at each start.",
+    ),
+    argument(
+        "--threads",
+        type=at_least(1, int),
+        default=1,
+        metavar="N",
+        help="Tasks that run at a time. Default: 1, since not every site's tasks are safe "
+        "beside each other; more pay where tasks wait for disks or networks.",
+    ),
+    argument(
+        "--async-tasks",
+        type=at_least(1, int),
+        default=0,
+        metavar="N",
+        help="Async tasks that run at a time, on one event loop beside the threads; they share "
+        "one thread for the database. Default: each takes one of the threads.",
+    ),
+    argument(
+        "--processes",
+        type=at_least(1, int),
+        default=1,
+        metavar="N",
+        help="Workers, each a process with its own --threads, kept alive by this one: for "
+        "tasks that compute. Default: 1, which is this process itself.",
+    ),
+    argument(
+        "--max-tasks-per-child",
+        type=at_least(1, int),
+        metavar="N",
+        help="Put a new process in the place of one that has run that many tasks, whatever "
+        "memory they have leaked.",
+    ),
+    argument("--child", nargs=2, type=int, help=SUPPRESS),  # its number, the descriptor of its line
+    argument(
+        "--strict",
+        action="store_true",
+        help="Start a thread's next task when the outcome of the one before is on disk: a "
+        "crash then repeats one task a thread at most; short tasks take several times as long.",
+    ),
+    argument("--max-tasks", type=at_least(1, int), metavar="N", help="Stop after that many tasks."),
+    argument("--drain", action="store_true", help="Stop when no task is visible any more."),
+    argument(
+        "--grace",
+        type=at_least(0, float),
+        default=GRACE_SECONDS,
+        metavar="SECONDS",
+        help="For running tasks, after the first signal. Default: %(default)g.",
+    ),
+    argument(
+        "--poll-interval",
+        type=at_least(0.01, float),
+        metavar="SECONDS",
+        help="Between two looks where no notification comes. Default: as OPTIONS say.",
+    ),
+    argument(
+        "--metrics-port",
+        type=at_least(1, int),
+        metavar="PORT",
+        help="Serve Prometheus there; the second of several processes at the next port.",
+    ),
+    argument(
+        "--no-reload",
+        action="store_false",
+        dest="reload",
+        help="Don't start anew when the code changes, which a worker does under DEBUG.",
+    ),
+)
+
 
 class Command(BaseCommand):
     """The worker's options, its signals and its exit status."""
@@ -33,87 +147,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """See BaseCommand."""
-        add = parser.add_argument
-        add(
-            "--queue",
-            dest="queues",
-            action="append",
-            metavar="NAME",
-            help="Repeatable; served in that order. Default: all QUEUES of the backend.",
-        )
-        add("--backend", default="default", metavar="ALIAS", help="Key of TASKS; default: default.")
-        add(
-            "--name",
-            type=worker_name,
-            help="Of one live worker at a time: what it has leased comes back when it starts anew, "
-            "without waiting for the deadline; with --processes, NAME-1, NAME-2 and so on. "
-            "Default: a new name at each start.",
-        )
-        add(
-            "--threads",
-            type=at_least(1, int),
-            default=1,
-            metavar="N",
-            help="Tasks that run at a time. Default: 1, since not every site's tasks are safe "
-            "beside each other; more pay where tasks wait for disks or networks.",
-        )
-        add(
-            "--async-tasks",
-            type=at_least(1, int),
-            default=0,
-            metavar="N",
-            help="Async tasks that run at a time, on one event loop beside the threads; they share "
-            "one thread for the database. Default: each takes one of the threads.",
-        )
-        add(
-            "--processes",
-            type=at_least(1, int),
-            default=1,
-            metavar="N",
-            help="Workers, each a process with its own --threads, kept alive by this one: for "
-            "tasks that compute. Default: 1, which is this process itself.",
-        )
-        add(
-            "--max-tasks-per-child",
-            type=at_least(1, int),
-            metavar="N",
-            help="Put a new process in the place of one that has run that many tasks, whatever "
-            "memory they have leaked.",
-        )
-        add("--child", nargs=2, type=int, help=SUPPRESS)  # its number, the descriptor of its line
-        add(
-            "--strict",
-            action="store_true",
-            help="Start a thread's next task when the outcome of the one before is on disk: a "
-            "crash then repeats one task a thread at most; short tasks take several times as long.",
-        )
-        add("--max-tasks", type=at_least(1, int), metavar="N", help="Stop after that many tasks.")
-        add("--drain", action="store_true", help="Stop when no task is visible any more.")
-        add(
-            "--grace",
-            type=at_least(0, float),
-            default=GRACE_SECONDS,
-            metavar="SECONDS",
-            help="For running tasks, after the first signal. Default: %(default)g.",
-        )
-        add(
-            "--poll-interval",
-            type=at_least(0.01, float),
-            metavar="SECONDS",
-            help="Between two looks where no notification comes. Default: as OPTIONS say.",
-        )
-        add(
-            "--metrics-port",
-            type=at_least(1, int),
-            metavar="PORT",
-            help="Serve Prometheus there; the second of several processes at the next port.",
-        )
-        add(
-            "--no-reload",
-            action="store_false",
-            dest="reload",
-            help="Don't start anew when the code changes, which a worker does under DEBUG.",
-        )
+        add_all(parser, ARGUMENTS)
 
     def check(self, *args: Any, **options: Any) -> None:
         """See BaseCommand. Some of Django's checks ask MySQL: one that is away is waited for."""
@@ -124,34 +158,39 @@ class Command(BaseCommand):
         """See BaseCommand."""
         names = queues_of(backend, queues)
         log_somewhere(options["verbosity"])
-        if options["child"]:
-            number, line = options["child"]
-            options["max_tasks"] = options["max_tasks_per_child"]
-            options["name"] = options["name"] and child_name(options["name"], number)
-        elif options["processes"] > 1 or options["max_tasks_per_child"]:
+        several = options["processes"] > 1 or options["max_tasks_per_child"]
+        if several and not options["child"]:
             self.supervise(options)
             return
         if options["strict"] and options["async_tasks"]:
             raise CommandError("--strict is about threads: it doesn't go with --async-tasks")
-        wanted = (
-            *("name", "threads", "async_tasks", "strict"),
-            *("max_tasks", "drain", "grace", "poll_interval"),
-        )
-        ours = cast("LeaseQueueBackend", task_backends[backend])
-        worker = Worker(ours, names, **{option: options[option] for option in wanted})
+        number, line = options["child"] or (1, None)
+        if line is not None:
+            options["max_tasks"] = options["max_tasks_per_child"]
+            options["name"] = options["name"] and child_name(options["name"], number)
         if port := options["metrics_port"]:
-            serve_metrics(port + (options["child"][0] - 1 if options["child"] else 0))
-        stop = follow(line, worker) if options["child"] else worker.stop
+            serve_metrics(port + number - 1)
+        ours = cast("LeaseQueueBackend", task_backends[backend])
+        worker = Worker(ours, names, **{option: options[option] for option in OF_WORKER})
+        finite = options["drain"] or (options["max_tasks"] and line is None)
+        watched = settings.DEBUG and options["reload"] and self.owns_process and not finite
+        self.work(worker, line, watched=watched)
+
+    def work(self, worker: Worker, line: int | None, *, watched: bool) -> None:
+        """Run *worker* to its end, which the exit status tells; a child's is that of *line*.
+
+        Raises:
+            CommandError: it couldn't start, or left work behind.
+        """
         reloader = Reloader(worker)
-        finite = options["drain"] or (options["max_tasks"] and not options["child"])
-        if settings.DEBUG and options["reload"] and self.owns_process and not finite:
+        if watched:
             reloader.start()
         try:
-            with stop_on_signals(stop):
+            with stop_on_signals(worker.stop if line is None else follow(line, worker)):
                 status = worker.run()
         except (CannotStartError, transaction.TransactionManagementError) as error:
             raise CommandError(str(error)) from error
-        if options["child"] and (reloader.wanted() or not (status or worker.claimer.left)):
+        if line is not None and (reloader.wanted() or not (status or worker.claimer.left)):
             sys.exit(AGAIN)
         if reloader.wanted():
             start_anew()
@@ -190,19 +229,6 @@ class Command(BaseCommand):
             leave(end.code)
 
 
-def at_least(minimum: float, number: type[int] | type[float]) -> Callable[[str], float]:
-    """A parser of numbers from *minimum* on, for argparse."""
-
-    def parsed(text: str) -> float:
-        value = number(text)
-        if not minimum <= value <= SECONDS_MAX:  # what isn't seconds is no larger either
-            raise ArgumentTypeError(f"must be at least {minimum:g} and at most {SECONDS_MAX}")
-        return value
-
-    parsed.__name__ = number.__name__  # argparse quotes it: "invalid int value"
-    return parsed
-
-
 def serve_metrics(port: int) -> None:
     """Answer Prometheus on *port*.
 
@@ -219,14 +245,6 @@ def serve_metrics(port: int) -> None:
         metrics.serve(port)
     except OSError as error:
         raise CommandError(f"--metrics-port {port}: {error}") from error
-
-
-def worker_name(text: str) -> str:
-    """A parser of names, for argparse."""
-    try:
-        return validation.name("worker", text)
-    except InvalidTaskError as error:
-        raise ArgumentTypeError(str(error)) from error
 
 
 def queues_of(alias: str, asked: list[str] | None) -> list[str]:

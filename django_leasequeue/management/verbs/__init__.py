@@ -1,7 +1,7 @@
 """The verbs of ``manage.py leasequeue``, by name.
 
-Each module has a HELP of one sentence, ``add_arguments(parser)``, and ``run(command, **options)``,
-which does it and writes to the command's ``stdout``.
+Each has a HELP of one sentence, ``add_arguments(parser)``, and ``run(command, **options)``: it is
+declared by ``terminal.verb``, or a module of its own.
 """
 
 from __future__ import annotations
@@ -10,34 +10,21 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Final
 
-from . import (
-    advance_tokens,
-    cancel,
-    dead,
-    erase,
-    health,
-    pause,
-    prune,
-    rebuild,
-    resume,
-    status,
-    task,
-    verify,
-    workers,
-)
+from ..terminal import Verb
+from . import auditing, dead, operating, pruning, seeing, task
 
-VERBS: Final[Mapping[str, ModuleType]] = {
-    "status": status,
-    "workers": workers,
-    "health": health,
-    "pause": pause,
-    "resume": resume,
-    "task": task,
-    "cancel": cancel,
+VERBS: Final[Mapping[str, Verb | ModuleType]] = {
+    "status": seeing.status,
+    "workers": seeing.workers,
+    "health": seeing.health,
+    "pause": operating.pause,
+    "resume": operating.resume,
+    "task": task.task,
+    "cancel": operating.cancel,
     "dead": dead,
-    "prune": prune,
-    "erase": erase,
-    "verify": verify,
-    "rebuild": rebuild,
-    "advance-tokens": advance_tokens,
+    "prune": pruning.prune,
+    "erase": operating.erase,
+    "verify": auditing.verify,
+    "rebuild": auditing.rebuild,
+    "advance-tokens": auditing.advance_tokens,
 }

@@ -1,36 +1,75 @@
-"""What ``verify`` and ``rebuild`` have in common: the walk, its progress, what is told of it."""
+"""``manage.py leasequeue verify|rebuild|advance-tokens``: is the log the truth, and is it told?"""
 
 from __future__ import annotations
 
-import json
 import time
-from argparse import ArgumentParser
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from django.core.management.base import BaseCommand, CommandError
 
+from django_leasequeue import audit
 from django_leasequeue.audit import Step
 from django_leasequeue.drift import Finding
-from django_leasequeue.management.terminal import add_database, databases
-from django_leasequeue.stores import store_for
+from django_leasequeue.stores import store_for, tokens
 from django_leasequeue.stores.base import Store
+
+from ..terminal import DATABASE, argument, databases, verb, write_json
 
 FINDINGS_MAX: Final = 1000  # in a report, which is one object; lines are written as they come
 BAR: Final = 40  # characters
+NUMBER_MAX: Final = 2**63 - 1
+JSON: Final = argument(
+    "--json",
+    action="store_true",
+    help=f"One object, with the first {FINDINGS_MAX} findings of each database.",
+)
 
 
-def add_arguments(parser: ArgumentParser) -> None:
-    """See the package."""
-    add_database(parser)
-    parser.add_argument(
-        "--json",
+@verb(
+    "Compare the queue's table with what the log folds into, and look for what is wrong in the "
+    "log itself, beside live workers. Changes nothing; exits with 1 where there is drift.",
+    *(JSON, DATABASE),
+)
+def verify(command: BaseCommand, asked: Namespace) -> None:
+    walk(command, audit.verify, asked)
+
+
+@verb(
+    "Make the queue's table what the log folds into, wherever it isn't, beside live workers. "
+    "Exits with 1 where drift is left: what is wrong in the log itself stays.",
+    argument(
+        "--delete-unlogged",
         action="store_true",
-        dest="as_json",
-        help=f"One object, with the first {FINDINGS_MAX} findings of each database.",
-    )
+        help="Delete also tasks that the log knows nothing of. They may be all that is left of "
+        "what was enqueued: without this they are named and kept.",
+    ),
+    *(JSON, DATABASE),
+)
+def rebuild(command: BaseCommand, asked: Namespace) -> None:
+    walk(command, partial(audit.rebuild, unlogged=asked.delete_unlogged), asked)
+
+
+@verb(
+    "Let the sequence of fencing tokens go on behind every token in the queue's tables, so that "
+    "none is given out a second time. After a dump was restored, or a replica that lagged took "
+    "over, say --by: tokens were given out that these tables never saw.",
+    argument("--by", type=int, default=0, metavar="N", help="Leave out that many numbers besides."),
+    DATABASE,
+)
+def advance_tokens(command: BaseCommand, asked: Namespace) -> None:
+    if asked.by < 0:
+        raise CommandError("--by: tokens never go back")
+    for using in databases(asked.database):
+        to = max(tokens.given_out(using), tokens.standing(using)) + asked.by
+        if to > NUMBER_MAX:
+            raise CommandError(f"--by: no token is above {NUMBER_MAX}")
+        tokens.advance(using, to)
+        command.stdout.write(f"{using}: the next token is above {tokens.standing(using)}")
 
 
 @dataclass(kw_only=True)
@@ -74,11 +113,7 @@ class Report:
 
 
 def walk(
-    command: BaseCommand,
-    steps_of: Callable[[Store], Iterable[Step]],
-    *,
-    database: str | None,
-    as_json: bool,
+    command: BaseCommand, steps_of: Callable[[Store], Iterable[Step]], asked: Namespace
 ) -> None:
     """Go through the databases that are meant, and tell.
 
@@ -86,17 +121,17 @@ def walk(
         CommandError: there is drift that wasn't mended, or no such database.
     """
     reports = []
-    for using in databases(database):
+    for using in databases(asked.database):
         report = Report(database=using)
         reports.append(report)
         for finding in seen(command, report, steps_of(store_for(using))):
-            if not as_json:
+            if not asked.json:
                 command.stdout.write(line(using, finding))
-        if not as_json:
+        if not asked.json:
             command.stdout.write(str(report))
-    if as_json:
+    if asked.json:
         told = {"clean": not any(r.left for r in reports), "databases": [r.told() for r in reports]}
-        command.stdout.write(json.dumps(told, default=str, indent=2))
+        write_json(command, told)
     if left := sum(report.left for report in reports):
         raise CommandError(f"drift: {left}")
 

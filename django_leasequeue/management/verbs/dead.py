@@ -8,7 +8,6 @@ from argparse import ArgumentParser
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any, Final, TextIO
-from uuid import UUID
 
 from django.core.management.base import BaseCommand, CommandError
 from django.core.serializers.json import DjangoJSONEncoder
@@ -21,6 +20,7 @@ from django_leasequeue.models import Batch, DeadLetter, dead_at
 from django_leasequeue.records import DeadLetter as Letter
 from django_leasequeue.stores import store_for
 from django_leasequeue.story import VANISHED, dead_letter
+from django_leasequeue.validation import as_life
 
 HELP: Final = "Dead letters: list them, show one, redrive or discard many."
 EPILOG: Final = (
@@ -180,10 +180,8 @@ def show(command: BaseCommand, using: str, *, id: str, **options: Any) -> None:
 
 
 def by_life(letters: QuerySet[DeadLetter], text: str) -> QuerySet[DeadLetter]:
-    try:
-        return letters.filter(life=UUID(text))
-    except ValueError:
-        return letters.none()
+    life = as_life(text)
+    return letters.filter(life=life) if life else letters.none()
 
 
 def facts_of(letter: Letter) -> dict[str, Any]:

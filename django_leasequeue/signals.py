@@ -27,7 +27,8 @@ lease_lost = Signal()
 
 attempt_ended = Signal()
 """A worker has recorded how an attempt ended. Arguments: ``lease``, ``outcome`` (acked, retried,
-dead, dropped, released, or lost where the lease was), ``seconds`` that the task ran."""
+dead, dropped, released, or lost where the lease was), ``seconds`` that the task ran, ``error``
+(the exception, None where there was none)."""
 
 task_duplicate = Signal()
 """An enqueue met a held id or a live key; sent at once, before any commit. Arguments: ``using``,

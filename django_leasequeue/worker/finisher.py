@@ -242,7 +242,8 @@ def say(word: str, outcome: Outcome, why: str = "") -> None:
         "%s queue=%s id=%s attempt=%d token=%d in=%.3fs%s",
         *(word, lease.queue, lease.id, lease.attempt, lease.token, outcome.seconds, why),
     )
-    attempt_ended.send_robust(Finisher, lease=lease, outcome=word, seconds=outcome.seconds)
+    facts = {"lease": lease, "outcome": word, "seconds": outcome.seconds, "error": outcome.error}
+    attempt_ended.send_robust(Finisher, **facts)
 
 
 def say_lost(outcome: Outcome, reason: LostReason) -> None:

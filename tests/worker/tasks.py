@@ -16,6 +16,7 @@ from typing import Any
 from asgiref.sync import sync_to_async
 from django.contrib.auth.models import Group, User
 from django.db import IntegrityError, OperationalError, connections, transaction
+from opentelemetry import trace
 
 from django_leasequeue import effects
 from django_leasequeue.errors import LeaseLostError
@@ -541,3 +542,14 @@ async def leave_a_cancellation_behind() -> None:
 @task(max_attempts=1)
 async def note_one_delivery() -> None:
     runs.append("once")
+
+
+@task()
+async def enqueue_one_later() -> None:
+    await asyncio.sleep(0)
+    await add.using(backend=f"worker on {place()}").aenqueue(0, 0)
+
+
+@task()
+def tell_the_trace() -> str:
+    return trace.format_trace_id(trace.get_current_span().get_span_context().trace_id)

@@ -1,0 +1,213 @@
+"""OpenTelemetry: a span for each enqueue, and one for each attempt, in the same trace.
+
+Needs ``opentelemetry-api`` (``pip install django-leasequeue[otel]``) and ``install()`` in each
+process, as in an ``AppConfig.ready()``; without it nothing of this is imported, and nothing is
+stored or run for it. Names are those of OpenTelemetry's conventions for messaging.
+
+The context travels in the payload, beside the arguments of the task: to the worker, to every
+further attempt, and through a redrive. No span holds a payload.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, Final
+
+from opentelemetry import context, propagate, trace
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, TracerProvider
+
+from .compat import TaskResult, task_started
+from .failure import error_facts, type_path
+from .lease import Lease
+from .queue import Queue
+from .records import Admitted, EnqueuedTask, RedriveBatch
+from .signals import attempt_ended
+from .transitions import json_text
+from .worker.context import current_lease
+
+CALL: Final = '{"args":'  # how the payload of a task of django.tasks begins
+FAILED: Final = {"retried", "dead", "dropped"}
+
+
+class Tracing:
+    """What makes the spans; the attempts under way, by token."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        self.tracer = tracer
+        self.started: dict[int, tuple[Span, int]] = {}
+
+    def connect(self) -> None:
+        Queue.store_all = self.sent(Queue.store_all)  # type: ignore[method-assign]
+        Queue.redrive_into = self.redriven(Queue.redrive_into)  # type: ignore[method-assign]
+        task_started.connect(self.task_started)
+        attempt_ended.connect(self.attempt_ended)
+
+    def sent(self, store_all: Callable[..., Any]) -> Callable[..., Any]:
+        """Enqueue under a span, whose context the tasks carry with them."""
+
+        def traced(queue: Queue, admitted: Sequence[Admitted]) -> list[EnqueuedTask]:
+            with self.span("send", queue.name, SpanKind.PRODUCER, type="send") as span:
+                stored: list[EnqueuedTask] = store_all(queue, list(carrying(admitted)))
+                if span.is_recording():
+                    span.set_attributes(facts_of(admitted, stored))
+            return stored
+
+        return traced
+
+    def redriven(self, redrive_into: Callable[..., Any]) -> Callable[..., Any]:
+        """Redrive under a span; the attempts that follow stay in their tasks' own traces."""
+
+        def traced(queue: Queue, *args: Any, **kwargs: Any) -> RedriveBatch:
+            with self.span("redrive", queue.name, SpanKind.CLIENT) as span:
+                batch: RedriveBatch = redrive_into(queue, *args, **kwargs)
+                span.set_attribute("messaging.batch.message_count", batch.redriven)
+            return batch
+
+        return traced
+
+    @contextmanager
+    def span(
+        self, operation: str, queue: str, kind: SpanKind, type: str | None = None
+    ) -> Iterator[Span]:
+        named = names(operation, queue, type)
+        with self.tracer.start_as_current_span(
+            f"{operation} {queue}", kind=kind, attributes=named
+        ) as span:
+            try:
+                yield span
+            except Exception as error:
+                span.set_attribute("error.type", type_path(error))
+                raise
+
+    def task_started(self, task_result: TaskResult[..., Any], **_: Any) -> None:
+        lease = current_lease().lease
+        span, around = self.begin(lease)
+        # After a redrive there are errors of earlier rounds.
+        redriven = len(task_result.errors) >= lease.attempt
+        span.set_attribute("messaging.leasequeue.redriven", redriven)
+        self.started[lease.token] = span, time.time_ns()
+        # Nobody takes it off again: whatever runs here next is a task with a context of its own.
+        context.attach(trace.set_span_in_context(span, around))
+
+    def begin(self, lease: Lease, started_at: int | None = None) -> tuple[Span, context.Context]:
+        """The span of an attempt, and the context that its task carries.
+
+        A child of the enqueue's span, and linked to it. What is current here doesn't count: it is
+        of the task before.
+        """
+        around = carried(lease)
+        link = trace.Link(trace.get_current_span(around).get_span_context())
+        span = self.tracer.start_span(
+            f"process {lease.queue}",
+            context=around,
+            kind=SpanKind.CONSUMER,
+            attributes=names("process", lease.queue, "process") | facts_of_attempt(lease),
+            links=[link] if link.context.is_valid else [],
+            start_time=started_at,
+        )
+        return span, around
+
+    def attempt_ended(
+        self,
+        lease: Lease,
+        outcome: str,
+        seconds: float,
+        error: BaseException | None,
+        **_: Any,
+    ) -> None:
+        if lease.token not in self.started and outcome not in FAILED:
+            return  # it never began
+        length = int(seconds * 1e9)
+        if lease.token in self.started:
+            span, began_at = self.started.pop(lease.token)
+        else:  # its code couldn't be found
+            began_at = time.time_ns() - length
+            span, _around = self.begin(lease, began_at)
+        span.set_attribute("messaging.leasequeue.outcome", outcome)
+        if outcome != "acked":
+            span.set_status(Status(StatusCode.ERROR, outcome))
+            span.set_attribute("error.type", type_path(error) if error else outcome)
+        if error:
+            record(span, error, began_at + length)
+        span.end(began_at + length)
+
+
+def record(span: Span, error: BaseException, at: int) -> None:
+    """As ``Span.record_exception``, of an error that may refuse to be printed."""
+    facts = error_facts(error)
+    told = {
+        "exception.type": facts["type"],
+        "exception.message": facts["message"],
+        "exception.stacktrace": facts["traceback"],
+    }
+    span.add_event("exception", told, timestamp=at)
+
+
+def names(operation: str, queue: str, type: str | None) -> dict[str, str]:
+    named = {
+        "messaging.system": "leasequeue",
+        "messaging.destination.name": queue,
+        "messaging.operation.name": operation,
+    }
+    return named | ({"messaging.operation.type": type} if type else {})
+
+
+def facts_of(admitted: Sequence[Admitted], stored: Sequence[EnqueuedTask]) -> dict[str, Any]:
+    """What a span tells of the tasks that were enqueued under it."""
+    duplicates = sum(task.duplicate for task in stored)
+    facts: dict[str, Any] = {"messaging.leasequeue.duplicates": duplicates}
+    if len(stored) == 1:
+        facts["messaging.message.id"] = str(stored[0].life)
+        facts["messaging.leasequeue.id"] = stored[0].id
+    else:
+        facts["messaging.batch.message_count"] = len(stored)
+    paths = {task.path for task in admitted}
+    return facts | ({"code.function.name": paths.pop()} if len(paths) == 1 else {})
+
+
+def facts_of_attempt(lease: Lease) -> dict[str, Any]:
+    return {
+        "messaging.message.id": str(lease.life),
+        "messaging.client.id": lease.worker,
+        "messaging.leasequeue.id": lease.id,
+        "messaging.leasequeue.tenant": lease.tenant,
+        "messaging.leasequeue.attempt": lease.attempt,
+        "messaging.leasequeue.token": lease.token,
+        "code.function.name": lease.path,
+    }
+
+
+def carrying(admitted: Sequence[Admitted]) -> Iterator[Admitted]:
+    """The tasks with the current context; those that a site polls for itself carry none."""
+    carrier: dict[str, str] = {}
+    propagate.inject(carrier)
+    rest = f',"trace":{json_text(carrier)}}}'
+    for task in admitted:
+        ours = carrier and task.path and task.payload.startswith(CALL)
+        yield replace(task, payload=task.payload[:-1] + rest) if ours else task
+
+
+def carried(lease: Lease) -> context.Context:
+    """The context that a task carries; an empty one where it carries none."""
+    payload = json.loads(lease.payload_text)
+    carrier = payload.get("trace") if isinstance(payload, dict) else None
+    return propagate.extract(carrier if isinstance(carrier, dict) else {}, context.Context())
+
+
+installed: Final[list[Tracing]] = []
+
+
+def install(tracer_provider: TracerProvider | None = None) -> None:
+    """Trace from here on, in this process; once is enough.
+
+    Args:
+        tracer_provider: where spans go; None: OpenTelemetry's own, whenever it is set.
+    """
+    if not installed:
+        tracing = Tracing(trace.get_tracer("django_leasequeue", tracer_provider=tracer_provider))
+        tracing.connect()
+        installed.append(tracing)

@@ -28,7 +28,7 @@ from .filters import (
 )
 from .groups import GROUPS_MAX, groups_of
 from .task_pages import TaskPagesAdmin
-from .timeline import Story
+from .timeline import OUTCOMES, Story
 from .verbs import CANCEL, REDRIVE, SelectionForm
 from .wording import shortened, to_the_second
 
@@ -53,6 +53,7 @@ class DeadLetterAdmin(TaskPagesAdmin):
     ordering = ("-visible_at", "-seq")
     actions = ("redrive_selected", "cancel_selected")
     verbs = (REDRIVE, CANCEL)
+    missing = _("There is no such dead letter.")
     form_class = LettersForm
     until_field = "visible_at"
 
@@ -67,7 +68,7 @@ class DeadLetterAdmin(TaskPagesAdmin):
 
     @admin.display(description=_("last error"), ordering="last_error")
     def error(self, letter: DeadLetter) -> str:
-        return shortened(letter.last_error, 120) or gettext(VANISHED)
+        return shortened(letter.last_error, 120) or str(OUTCOMES[VANISHED])
 
     @admin.display(description=_("dead since"), ordering="visible_at")
     def since(self, letter: DeadLetter) -> str:

@@ -16,6 +16,7 @@ from django.utils.translation import gettext_lazy as _
 from ..models import DeadLetter
 from ..story import VANISHED
 from ..transitions import Kind, State
+from .timeline import OUTCOMES
 
 VALUES_MAX: Final = 100  # a filter that must be scrolled for ever helps nobody; the search does
 READ_MAX: Final = 2_000  # rows, the newest, whose values are offered
@@ -81,7 +82,7 @@ class ErrorFilter(ValueFilter):
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
         found = super().lookups(request, model_admin)
-        return [(value, shown if value else VANISHED) for value, shown in found]
+        return [(value, shown if value else OUTCOMES[VANISHED]) for value, shown in found]
 
 
 class LostFilter(admin.SimpleListFilter):

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from django.contrib.admin.views.main import ChangeList
 from django.db.models import Count, Max, Min, Q, QuerySet
-from django.utils.translation import gettext
 
 from ..story import VANISHED
+from .timeline import OUTCOMES
 
 GROUPS_MAX: Final = 100
 STRETCH: Final = timedelta(hours=2)
@@ -87,5 +87,5 @@ def group(row: dict[str, Any], changelist: ChangeList) -> Group:
     trend = [row.pop(f"died_{n}") for n in range(STRETCHES)]
     common = row.pop("fingerprint")
     own = {"of_task": row["path"], "error": common or ""}
-    error = common or gettext(VANISHED)
+    error = common or str(OUTCOMES[VANISHED])
     return Group(error=error, trend=trend, query=changelist.get_query_string(own), **row)

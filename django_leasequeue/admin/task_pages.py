@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, ClassVar, Final
 from uuid import UUID
 
+from django.conf import settings
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.utils import unquote
@@ -17,7 +18,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, path
 from django.utils.html import format_html
 from django.utils.text import capfirst
-from django.utils.translation import gettext, gettext_lazy as _
+from django.utils.translation import gettext, gettext_lazy as _, override
 
 from ..batches import go_on
 from ..models import Batch, DeadLetter, Effect, Task, TaskTransition
@@ -52,6 +53,7 @@ class TaskPagesAdmin(ReadOnlyTaskAdmin):
     verbs: ClassVar[Sequence[Verb]]
     form_class: ClassVar[type[SelectionForm]]
     until_field: ClassVar[str]  # what the form's ``until`` is an upper bound of
+    missing: ClassVar[Any] = _("There is no such task.")
     list_display_links = ("function",)
     paginator = BoundedPaginator
 
@@ -133,8 +135,7 @@ class TaskPagesAdmin(ReadOnlyTaskAdmin):
             raise PermissionDenied
         story = self.story(request, unquote(object_id))
         if story is None or not self.tells(story):
-            told = gettext("There is no such %s.") % self.opts.verbose_name
-            self.message_user(request, told, messages.WARNING)
+            self.message_user(request, self.missing, messages.WARNING)
             return HttpResponseRedirect(self.url("changelist"))
         name = f"{story.task.queue}/{story.task.id}"
         return self.page(
@@ -190,7 +191,7 @@ class TaskPagesAdmin(ReadOnlyTaskAdmin):
         rows = TaskTransition.objects.filter(kind=Kind.ENQUEUED, pk__in=positions(numbers))
         return self.allowed(request, rows.defer("payload", "data"))
 
-    @admin.action(permissions=["cancel"], description=_("Cancel selected %(verbose_name_plural)s"))
+    @admin.action(permissions=["cancel"], description=_("Cancel selected tasks"))
     def cancel_selected(self, request: HttpRequest, tasks: QuerySet[Task]) -> HttpResponse | None:
         return self.ask_of_selected(CANCEL, request, tasks)
 
@@ -258,8 +259,10 @@ class TaskPagesAdmin(ReadOnlyTaskAdmin):
         return type("Form", (self.form_class,), rate)
 
     def selection(self, request: HttpRequest) -> str:
-        """In words, what a selection across pages was narrowed by."""
-        return narrowed_by(self.get_changelist_instance(request))
+        """In words, what a selection across pages was narrowed by; for the record, so in the
+        site's language and not in the reader's."""
+        with override(settings.LANGUAGE_CODE):
+            return narrowed_by(self.get_changelist_instance(request))
 
     def carry_out(self, request: HttpRequest, batch: Batch) -> HttpResponse | None:
         """Go on with *batch* for as long as a page may take; what is left goes on elsewhere."""

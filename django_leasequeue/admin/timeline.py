@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from django.utils.formats import number_format
 from django.utils.translation import gettext_lazy as _, pgettext_lazy
 
+from ..overview.wording import span
 from ..records import Attempt
 from ..story import ADOPTED, RUNNING, VANISHED, attempts, last_error, with_the_clock
 from ..transitions import ASIDES, Kind, State, TaskRecord, Transition, as_of, born, fold
@@ -73,7 +75,7 @@ class Story:
     is_held: bool
     is_dead: bool
     was_dead: bool
-    error: str
+    error: Any
     enqueued_at: datetime
     events: tuple[Delivery | Act, ...]
     payload: Any
@@ -97,7 +99,7 @@ def story_of(held: TaskRecord | None, history: Sequence[Transition], now: dateti
         is_held=held is not None,
         is_dead=held is not None and task.state is State.DEAD,
         was_dead=any(transition.kind is Kind.DEAD for transition in known),
-        error=last_error(task, now),
+        error=OUTCOMES[VANISHED] if (error := last_error(task, now)) == VANISHED else error,
         enqueued_at=history[0].at,
         events=tuple(sorted(events(known), key=lambda event: event.position)),
         payload=ERASED if has_been_erased(known) else pretty(task.payload),
@@ -135,7 +137,7 @@ def delivery(attempt: Attempt) -> Delivery:
 
 def duration(lasted: timedelta) -> str:
     seconds = lasted.total_seconds()
-    return f"{seconds:.3g} s" if seconds < 60 else str(timedelta(seconds=round(seconds)))
+    return f"{number_format(f'{seconds:.3g}')} s" if seconds < 60 else span(seconds)
 
 
 def act(done: Transition) -> Act:

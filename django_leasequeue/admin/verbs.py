@@ -6,13 +6,20 @@ how many moved and why the others did not.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any, Final
 
 from django import forms
 from django.contrib.admin.models import CHANGE, LogEntry
 from django.db.models import QuerySet
-from django.utils.translation import gettext, gettext_lazy as _, pgettext_lazy
+from django.utils.translation import (
+    gettext,
+    gettext_lazy as _,
+    ngettext,
+    ngettext_lazy,
+    pgettext_lazy,
+)
 
 from ..batches import ALIVE, BUSY, LEFT, begin, stayed
 from ..models import Batch
@@ -26,7 +33,9 @@ REASONS: Final = {
     BUSY: _("busy"),
     LEFT: _("it has left the queue"),
     ALIVE: _("it is no dead letter any more"),
+    "not held": _("it has left the queue"),
 }
+KEY_HELD: Final = re.compile("key (?P<key>.*) is held by (?P<holder>.*)", re.DOTALL)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +45,7 @@ class Verb:
     Args:
         name: in addresses, in permissions, in batches, and of the page that asks.
         states: of which tasks it is asked.
+        told, skipped: what came of it, where all moved and where some stayed.
         then: what comes next, where something does; with a place for the queues.
     """
 
@@ -45,6 +55,7 @@ class Verb:
     button: Any
     title: Any
     told: Any
+    skipped: Any
     then: Any = ""
 
 
@@ -54,7 +65,12 @@ REDRIVE: Final = Verb(
     short=_("Redrive"),
     button=_("Redrive"),
     title=_("Redrive dead letters"),
-    told=_("%d redriven"),
+    told=ngettext_lazy("%(moved)d redriven.", "%(moved)d redriven.", "moved"),
+    skipped=ngettext_lazy(
+        "%(moved)d redriven, %(skipped)d skipped: %(why)s",
+        "%(moved)d redriven, %(skipped)d skipped: %(why)s",
+        "moved",
+    ),
     then=_("Ready now, for the next worker of %s."),
 )
 CANCEL: Final = Verb(
@@ -63,7 +79,12 @@ CANCEL: Final = Verb(
     short=pgettext_lazy("tasks", "Cancel"),
     button=_("Cancel task"),
     title=_("Cancel tasks"),
-    told=_("%d cancelled"),
+    told=ngettext_lazy("%(moved)d cancelled.", "%(moved)d cancelled.", "moved"),
+    skipped=ngettext_lazy(
+        "%(moved)d cancelled, %(skipped)d skipped: %(why)s",
+        "%(moved)d cancelled, %(skipped)d skipped: %(why)s",
+        "moved",
+    ),
 )
 VERBS: Final = {verb.name: verb for verb in (REDRIVE, CANCEL)}
 
@@ -125,27 +146,29 @@ def who(user: Any) -> str:
 
 def reason_text(why: str) -> str:
     """Why a task stayed, in the reader's language where it is one of ours."""
-    return str(REASONS.get(why, why))
+    if found := KEY_HELD.fullmatch(why):
+        return gettext("key %(key)s is held by %(holder)s") % found.groupdict()
+    return str(REASONS[ALIVE] if why.startswith("not dead: ") else REASONS.get(why, why))
 
 
 def told(batch: Batch) -> str:
     """What came of *batch*, in a sentence or two."""
     verb = VERBS[batch.verb]
-    moved = verb.told % batch.moved
+    counts = {"moved": batch.moved, "skipped": batch.skipped}
     if batch.skipped:
-        return skipped(batch, moved)
+        return str(verb.skipped % (counts | {"why": "; ".join(whys(batch))}))
+    moved = verb.told % counts
     if not verb.then or not batch.moved:
-        return f"{moved}."
+        return str(moved)
     if batch.next_at and batch.moved > 1:
         due = gettext("One after the other, until %s.") % to_the_second(batch.next_at)
-        return f"{moved}. {due}"
-    return f"{moved}. {verb.then % batch.queues}"
+        return f"{moved} {due}"
+    return f"{moved} {verb.then % batch.queues}"
 
 
-def skipped(batch: Batch, moved: str) -> str:
+def whys(batch: Batch) -> list[str]:
+    """Why the first of *batch* stayed, and how many more did."""
     named = [f"{name}: {reason_text(why)}" for name, why, _ in stayed(batch, TOLD_MAX)]
-    counts = {"moved": moved, "skipped": batch.skipped}
-    said = gettext("%(moved)s, %(skipped)d skipped: ") % counts + "; ".join(named)
     if (more := batch.skipped - TOLD_MAX) > 0:
-        said += gettext("; and %d more") % more
-    return said
+        named.append(ngettext("and %(more)s more", "and %(more)s more", more) % {"more": more})
+    return named

@@ -8,7 +8,7 @@ from typing import Final
 
 from django.utils.translation import gettext, ngettext
 
-from .wording import span
+from .wording import one_place, span
 
 RECENT_SECONDS: Final = 600.0  # what "lately" means
 LATE_SECONDS: Final = 60.0  # a task that waits no longer is no reason to worry
@@ -55,12 +55,10 @@ def verdict(facts: Facts) -> tuple[Verdict, str]:
     if facts.paused_seconds is not None:
         return Verdict.PAUSED, why_paused(facts, facts.paused_seconds)
     if facts.visible and not facts.workers:
-        return Verdict.STUCK, waiting(facts) + gettext("no worker is there for this queue.")
-    ended_badly = facts.failed + facts.lapsed
+        return Verdict.STUCK, why_unserved(facts)
+    ended_badly = round(facts.failed + facts.lapsed)
     if ended_badly >= FAILED_MIN and not facts.done:
-        return Verdict.STUCK, gettext(
-            "Of %d attempts in the last ten minutes not one succeeded."
-        ) % round(ended_badly)
+        return Verdict.STUCK, why_failing(ended_badly)
     if not facts.visible or (facts.oldest or 0) <= LATE_SECONDS:
         return Verdict.HEALTHY, why_healthy(facts)
     if not facts.done and not ended_badly and (facts.oldest or 0) > RECENT_SECONDS:
@@ -69,16 +67,42 @@ def verdict(facts: Facts) -> tuple[Verdict, str]:
 
 
 def why_paused(facts: Facts, seconds: float) -> str:
-    told = gettext("by %(by)s, for %(span)s") % {
-        "span": span(seconds),
+    told = {
         "by": facts.paused_by or gettext("somebody"),
+        "span": span(seconds),
+        "reason": facts.paused_reason,
     }
-    return f"{told}: {facts.paused_reason}" if facts.paused_reason else f"{told}."
+    if facts.paused_reason:
+        return gettext("by %(by)s, for %(span)s: %(reason)s") % told
+    return gettext("by %(by)s, for %(span)s.") % told
+
+
+def why_unserved(facts: Facts) -> str:
+    said = ngettext(
+        "%(count)s task waits, no worker is there for this queue.",
+        "%(count)s tasks wait, no worker is there for this queue.",
+        facts.visible,
+    )
+    return said % waiting(facts)
+
+
+def why_failing(ended_badly: int) -> str:
+    said = ngettext(
+        "Of %d attempt in the last ten minutes not one succeeded.",
+        "Of %d attempts in the last ten minutes not one succeeded.",
+        ended_badly,
+    )
+    return said % ended_badly
 
 
 def why_healthy(facts: Facts) -> str:
     if facts.visible:
-        return waiting(facts) + gettext("the oldest for %s.") % span(facts.oldest or 0)
+        said = ngettext(
+            "%(count)s task waits, the oldest for %(span)s.",
+            "%(count)s tasks wait, the oldest for %(span)s.",
+            facts.visible,
+        )
+        return said % waiting(facts)
     if facts.leased:
         return ngettext("%d task runs.", "%d tasks run.", facts.leased) % facts.leased
     return gettext("Nothing waits.")
@@ -86,24 +110,37 @@ def why_healthy(facts: Facts) -> str:
 
 def why_stuck(facts: Facts) -> str:
     if facts.leased >= facts.threads > 0:
-        return waiting(facts) + gettext("every thread has been busy for more than ten minutes.")
-    return waiting(facts) + gettext("nothing has ended for more than ten minutes.")
+        said = ngettext(
+            "%(count)s task waits, every thread has been busy for more than ten minutes.",
+            "%(count)s tasks wait, every thread has been busy for more than ten minutes.",
+            facts.visible,
+        )
+    else:
+        said = ngettext(
+            "%(count)s task waits, nothing has ended for more than ten minutes.",
+            "%(count)s tasks wait, nothing has ended for more than ten minutes.",
+            facts.visible,
+        )
+    return said % waiting(facts)
 
 
 def behind(facts: Facts) -> tuple[Verdict, str]:
     minutes = RECENT_SECONDS / 60
-    told = {
-        "span": span(facts.oldest or 0),
-        "arrived": f"{facts.arrived / minutes:.1f}",
-        "done": f"{facts.done / minutes:.1f}",
+    told = waiting(facts) | {
+        "arrived": one_place(facts.arrived / minutes),
+        "done": one_place(facts.done / minutes),
     }
-    said = waiting(facts) + (
-        gettext("the oldest for %(span)s; a minute %(arrived)s arrive, %(done)s are done.") % told
+    said = ngettext(
+        "%(count)s task waits, the oldest for %(span)s; a minute %(arrived)s arrive, "
+        "%(done)s are done.",
+        "%(count)s tasks wait, the oldest for %(span)s; a minute %(arrived)s arrive, "
+        "%(done)s are done.",
+        facts.visible,
     )
-    return (Verdict.CATCHING_UP if facts.done > facts.arrived else Verdict.BEHIND), said
+    return (Verdict.CATCHING_UP if facts.done > facts.arrived else Verdict.BEHIND), said % told
 
 
-def waiting(facts: Facts) -> str:
-    count = facts.visible
-    told = f"{count}+" if facts.more else str(count)
-    return ngettext("%s task waits, ", "%s tasks wait, ", count) % told
+def waiting(facts: Facts) -> dict[str, str]:
+    """How many wait, and how long the oldest has."""
+    count = f"{facts.visible}+" if facts.more else str(facts.visible)
+    return {"count": count, "span": span(facts.oldest or 0)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import BaseCommand, CommandError, no_translations
 
 from django_leasequeue.errors import InvalidTaskError
 from django_leasequeue.management.verbs import VERBS
@@ -22,6 +22,9 @@ class Command(BaseCommand):
         for name, verb in VERBS.items():
             verb.add_arguments(verbs.add_parser(name, help=verb.HELP, description=verb.HELP))
 
+    # English, whatever the site's language: so is what Django's own commands say, and what scripts,
+    # mails of cron and searches of logs look for.
+    @no_translations
     def handle(self, *args: Any, verb: str, **options: Any) -> None:
         """See BaseCommand."""
         try:

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, Final
 
 from django.core.management.base import BaseCommand, CommandError
+from django.template.defaultfilters import pluralize
 
 from django_leasequeue import audit
 from django_leasequeue.audit import Step
@@ -107,8 +108,10 @@ class Report:
         found = ", ".join(f"{count} {drift}" for drift, count in sorted(self.drifts.items()))
         mended = f"; {self.mended} mended" if self.mended else ""
         return (
-            f"{self.database}: {self.rows} rows of the log, {self.lives} lives, {self.tasks} tasks "
-            f"held, in {self.seconds:.1f} s: {found or 'no drift'}{mended}"
+            f"{self.database}: {self.rows} row{pluralize(self.rows)} of the log, "
+            f"{self.lives} li{pluralize(self.lives, 'fe,ves')}, "
+            f"{self.tasks} task{pluralize(self.tasks)} held, in {self.seconds:.1f} s: "
+            f"{found or 'no drift'}{mended}"
         )
 
 

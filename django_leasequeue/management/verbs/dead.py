@@ -12,6 +12,7 @@ from typing import Any, Final, TextIO
 from django.core.management.base import BaseCommand, CommandError
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db.models import Count, Max, Min, Q, QuerySet
+from django.template.defaultfilters import pluralize
 
 from django_leasequeue import batches
 from django_leasequeue.conf import backends, parse
@@ -229,7 +230,7 @@ def move(command: BaseCommand, using: str, *, act: str, **options: Any) -> None:
     if options["dry_run"]:
         answer(command, options, {"dry run": True, "selected": count})
         return
-    if count and not options["yes"] and not agreed(f"{act} {count} dead letters"):
+    if count and not options["yes"] and not agreed(f"{act} {count} dead letter{pluralize(count)}"):
         raise CommandError("nothing was moved")
     batch = batches.begin(
         letters,

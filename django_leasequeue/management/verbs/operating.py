@@ -6,6 +6,7 @@ from argparse import Namespace
 from uuid import UUID
 
 from django.core.management.base import BaseCommand, CommandError
+from django.template.defaultfilters import pluralize
 
 from django_leasequeue.models import TaskTransition
 from django_leasequeue.queue import Queue
@@ -21,7 +22,8 @@ def pause(command: BaseCommand, asked: Namespace) -> None:
     queue = the_queue(asked)
     said = "is paused" if queue.pause(**remarks(asked)) else "was paused already"
     leased = queue.depth().leased
-    command.stdout.write(f"{queue.name} {said}; {leased} of its tasks are leased still")
+    its = f"{leased} of its tasks {pluralize(leased, 'is,are')} leased still"
+    command.stdout.write(f"{queue.name} {said}; {its}")
 
 
 @verb("Let tasks be claimed again from a paused queue.", QUEUE, *REMARKS, DATABASE)
@@ -29,7 +31,8 @@ def resume(command: BaseCommand, asked: Namespace) -> None:
     queue = the_queue(asked)
     said = "is resumed" if queue.resume(**remarks(asked)) else "wasn't paused"
     visible = queue.depth().visible
-    command.stdout.write(f"{queue.name} {said}; {visible} of its tasks are visible")
+    its = f"{visible} of its tasks {pluralize(visible, 'is,are')} visible"
+    command.stdout.write(f"{queue.name} {said}; {its}")
 
 
 @verb(

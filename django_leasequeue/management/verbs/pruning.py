@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from django.core.management.base import BaseCommand, CommandError
+from django.template.defaultfilters import pluralize
 
 from django_leasequeue.conf import backends, parse, queues_of, retention_of
 from django_leasequeue.errors import InvalidTaskError
@@ -37,7 +38,7 @@ def prune(command: BaseCommand, asked: Namespace) -> None:
     for using, retention, queues in work:
         if not asked.dry_run:
             count = forget(using, retention, queues=queues)
-            command.stdout.write(f"{using}: {count} rows pruned")
+            command.stdout.write(f"{using}: {count} row{pluralize(count)} pruned")
             continue
         for kind, count in sorted(old_rows(using, retention, queues=queues).items()):
             days = f"{retention[kind] / DAY_SECONDS:g}"

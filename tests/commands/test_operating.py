@@ -107,7 +107,7 @@ def test_pause_and_resume_are_on_record(mail: Queue) -> None:
     assert "mail is paused" in run("pause", "mail", "--by", "ada", "--reason", "deploy")
     assert "was paused already" in run("pause", "mail")
     assert mail.claim(worker="w") == []
-    assert "1 of its tasks are visible" in run("resume", "mail", "--by", "bob")
+    assert "1 of its tasks is visible" in run("resume", "mail", "--by", "bob")
     assert "wasn't paused" in run("resume", "mail")
 
     row = Pause.objects.using(mail.using).exclude(queue="").get()

@@ -17,6 +17,7 @@ from django.contrib.auth.models import Group
 from django.db import transaction
 
 from django_leasequeue import InvalidTaskError, Queue
+from django_leasequeue.models import TaskTransition
 from tests.conftest import on_databases
 
 MakeQueue = Callable[..., Queue]
@@ -51,6 +52,7 @@ def test_the_callers_transaction_goes_on(make_queue: MakeQueue, payload: Any) ->
 
     assert Group.objects.using(queue.using).count() == 2
     assert queue.depth().visible == 0
+    assert not TaskTransition.objects.using(queue.using).exists()
 
 
 @pytest.mark.parametrize("payload", UNSTORABLE, ids=range(len(UNSTORABLE)))

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import psycopg
 import pytest
 from django.db import connections
 
@@ -49,6 +50,27 @@ def test_a_task_that_runs_meanwhile_is_recorded_afterwards(postgres: Site) -> No
 
     result.refresh()
     assert (result.status, result.attempts) == (TaskResultStatus.SUCCESSFUL, 1)
+
+
+def test_a_name_that_no_longer_resolves_is_waited_for(
+    postgres: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """G42: what is connected stays so; the worker's sessions are cut off, and made anew."""
+    connect = psycopg.connect
+
+    def unresolved(*args: Any, **place: Any) -> Any:
+        return connect(*args, **place | {"host": "nowhere.invalid"})
+
+    postgres.enqueue(tasks.add, 0, 0)
+    with postgres.worker(poll_interval=0.1) as worker:
+        wait_for(lambda: "acked" in postgres.kinds())
+        with monkeypatch.context() as change:
+            change.setattr(psycopg, "connect", unresolved)
+            terminate_sessions()
+            wait_for(lambda: "nowhere.invalid" in caplog.text)
+        postgres.enqueue(tasks.add, 1, 1)
+        wait_for(lambda: postgres.kinds().count("acked") == 2)
+        assert not worker.failed
 
 
 @pytest.mark.parametrize("max_age", [0, None])

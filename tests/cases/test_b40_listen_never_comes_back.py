@@ -11,7 +11,7 @@ import pytest
 from django.core.management import call_command
 from django.db import connection, connections
 
-from django_leasequeue import Queue, wakeups
+from django_leasequeue import Lease, Queue, wakeups
 from example_project import devdb
 from tests.promises.test_restart import ALIAS, kill, server
 from tests.waiting import in_thread, wait_for
@@ -42,8 +42,18 @@ def listeners(using: str = "default") -> set[int]:
         return {pid for (pid,) in cursor.fetchall()}
 
 
-def test_cut_off_three_times_it_listens_again_each_time(queue: Queue) -> None:
+def test_cut_off_three_times_it_listens_again_each_time_and_never_spins(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """G31"""
+    looks: list[None] = []
+    claim = queue.store.claim
+
+    def counted(name: str, **how: Any) -> list[Lease]:
+        looks.append(None)
+        return claim(name, **how)
+
+    monkeypatch.setattr(queue.store, "claim", counted)
     polling = in_thread(lambda: queue.poll(worker="sleeper", wait=120))
     for _ in range(3):
         wait_for(lambda: polling.done() or bool(listeners()))
@@ -57,6 +67,7 @@ def test_cut_off_three_times_it_listens_again_each_time(queue: Queue) -> None:
     lease = polling.result(timeout=10)
     assert lease
     assert lease.id == "a"
+    assert len(looks) <= 15, "when it is cut off, when it listens again, and a few more"
 
 
 def test_a_task_of_the_time_between_is_found_by_the_look_after_it(queue: Queue) -> None:

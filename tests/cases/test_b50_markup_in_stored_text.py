@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+
 import pytest
 
 from django_leasequeue import Queue
@@ -27,7 +29,7 @@ def test_no_page_takes_it_for_markup(desk: Desk, emails: Queue, evil: str) -> No
     emails.fail(lease, evil, retryable=False)
 
     pages = [desk.page(), desk.page(q=evil), desk.page(of_tenant=evil), desk.story(letter)]
-    pages.append(desk.ask(letter))
+    pages += [desk.ask(letter), desk.client.get(desk.url("groups"))]
     pages.append(desk.ask(letter, confirmed="yes", reason=evil * 200))
     for page in pages:
         assert_is_text(evil, page.content.decode())
@@ -44,6 +46,10 @@ def test_nor_does_a_message(desk: Desk, emails: Queue, evil: str) -> None:
     assert evil in said
     assert_is_text(evil, desk.page().content.decode())
     assert_is_text(evil, desk.client.get("/admin/").content.decode())
+    batches = desk.at("batch")
+    for page in (batches.page(), *(batches.story(row.pk) for row in batches.rows())):
+        assert evil in html.unescape(page.content.decode())
+        assert_is_text(evil, page.content.decode())
 
 
 @pytest.mark.parametrize("evil", EVIL)
@@ -53,6 +59,9 @@ def test_nor_do_the_tasks_and_the_log(tasks: Desk, log: Desk, emails: Queue, evi
     emails.redrive([evil], tenant=evil, by=evil, reason=evil)
     lease = poll(emails, worker=evil)
     emails.heartbeat(lease, details={evil: evil})
+
+    emails.enqueue({}, id="done")
+    emails.complete(poll(emails), result={evil: evil})
 
     pages = [tasks.page(), tasks.page(q=evil), tasks.page(of_tenant=evil), tasks.story(task)]
     pages += [tasks.ask(task, verb="cancel"), log.page(), log.page(q=evil), log.page(kind=evil)]

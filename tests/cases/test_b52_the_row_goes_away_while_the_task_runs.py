@@ -10,6 +10,8 @@ from django.test import Client
 
 from django_leasequeue import LeaseLostError, Queue
 from django_leasequeue.admin.access import ReadOnlyTaskAdmin
+from django_leasequeue.audit import verify
+from django_leasequeue.drift import Drift
 from django_leasequeue.models import AppendOnlyError, Task
 from tests.admin.desk import Desk, log_of, number, poll
 from tests.databases import on_all
@@ -43,6 +45,26 @@ def test_a_worker_whose_task_is_cancelled_in_the_admin_goes_on(
 
     assert said == "1 cancelled."
     assert site.kinds()[:3] == ["enqueued", "leased", "cancelled"]
+
+
+@on_all
+def test_a_worker_whose_tasks_row_is_deleted_goes_on_and_verify_tells_of_it(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    """G11"""
+    doomed = site.enqueue(work.wait_at_the_gate)
+
+    with site.worker():
+        wait_for(lambda: work.runs == ["at the gate"])
+        with connections[site.using].cursor() as cursor:
+            cursor.execute(f"DELETE FROM {Task._meta.db_table}")  # noqa: S608
+        work.gate.set()
+        wait_for(lambda: "reason=gone" in caplog.text)
+        site.enqueue(work.add, 1, 2)
+        wait_for(lambda: site.kinds().count("acked") == 1)
+
+    [found] = [each for step in verify(site.queue.store) for each in step.findings]
+    assert (found.drift, str(found.life)) == (Drift.MISSING, doomed.id)
 
 
 def test_the_orm_deletes_no_task(emails: Queue) -> None:

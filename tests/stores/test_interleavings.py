@@ -104,7 +104,7 @@ def test_a_complete_that_waited_behind_a_new_claim_is_refused(
 def test_nobody_claims_a_task_whose_completion_is_on_its_way(
     store: Store, clock: FakeClock
 ) -> None:
-    """It began before the deadline, so it stands though it commits later."""
+    """It began before the deadline, so it stands though it commits later. (B11)"""
     lease = a_lease(store)
 
     with a_transaction(store):

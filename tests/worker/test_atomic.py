@@ -104,7 +104,7 @@ def test_a_lease_that_lapses_in_the_body_takes_its_writes_along(
 def test_the_writes_of_a_worker_that_lost_its_task_are_not_there(
     server: Site, caplog: pytest.LogCaptureFixture, how: str
 ) -> None:
-    """G54: On SQLite nobody can take the task away before the body has ended: one writer."""
+    """G54: On SQLite nobody can take the task away before the body has ended: one writer. (B52)"""
     losses: list[str] = []
 
     def lost(reason: Any, **_: Any) -> None:

@@ -136,7 +136,7 @@ class Worker:
         self.held_name = HeldName(name, self.queues[0], self.outage) if name else None
         emptied = partial(self.notes.put, False)
         self.deliveries = Deliveries(threads, emptied, coroutines=async_tasks, strict=strict)
-        self.heartbeats = Heartbeats(self.deliveries, self.outage, self.out_of_threads)
+        self.heartbeats = Heartbeats(self.deliveries, self.outage, self.refuse_to_be_stuck)
         self.finisher = Finisher(backend, self.deliveries, self.outage)
         self.runner = Runner(backend, self.heartbeats, self.stop)
         self.coroutines = (
@@ -276,9 +276,12 @@ class Worker:
                 "a TestCase use django_leasequeue.testing.run_tasks(), or a TransactionTestCase"
             )
 
-    def out_of_threads(self) -> None:
-        if not self.failed:
-            logger.error("every thread is stuck in a task whose lease is over")
+    def refuse_to_be_stuck(self) -> None:
+        """Stop where no task could start any more: a supervisor starts another worker."""
+        blocked = self.coroutines and self.coroutines.blocked()
+        if (blocked or self.deliveries.all_stuck()) and not self.failed:
+            place = "the event loop" if blocked else "every thread, or place on the loop,"
+            logger.error("%s is stuck in a task whose lease is over", place)
             self.failed = True
             self.stop()
 

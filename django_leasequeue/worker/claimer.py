@@ -21,6 +21,7 @@ from .outage import OUTAGE, Outage, pause
 from .sessions import Session
 
 OUTAGE_PAUSE_SECONDS_MAX: Final = 5.0
+LOOK_MAX: Final = 50  # leases that are given back to look behind them
 
 
 class Claimer:
@@ -71,7 +72,7 @@ class Claimer:
         """Claim, hand over, sleep; at the end give back what never started."""
         session = Session()
         failures = 0
-        while self.left and self.deliveries.wait_for_room():
+        while self.goes_on():
             session.restore()  # receivers of signals are the site's code
             try:
                 self.get_ready()
@@ -90,6 +91,12 @@ class Claimer:
                 failures += 1
         self.give_back(self.deliveries.take_back())
         self.sleeper.close()
+
+    def goes_on(self) -> bool:
+        """Return when a claim is worth while; False where there is to be none any more."""
+        while not self.left and (back := self.deliveries.take_back()):
+            self.give_back(back)  # it is to be done yet, here or elsewhere
+        return self.left > 0 and self.deliveries.wait_for_room()
 
     def claim_or_sleep(self, session: Session) -> bool:
         """Hand over what is visible, else wait for it; False where the queues are drained."""
@@ -116,24 +123,41 @@ class Claimer:
         """Lease what can start at once, the first queue's tasks first; how many there were."""
         claimed = taken = 0
         for source in self.queues:
-            limit = min(self.deliveries.room(), self.left)
-            if limit < 1 or self.stopping.is_set():
-                break
-            sent_at = time.monotonic()
-            leases = source.claim(worker=self.name, limit=int(limit))
-            new = [self.delivery(source, lease, sent_at) for lease in leases]
-            if new:
-                self.sleeper.muted -= {source.name}
-            self.read_histories(source, new)
-            self.left -= len(new)
-            refused = self.deliveries.add(new)
-            self.give_back(refused)
-            self.heartbeats.notice(new)
-            claimed += len(new)
-            taken += len(new) - len(refused)
+            leased, refused = self.claim_from(source)
+            claimed += leased
+            taken += leased - refused
         self.refused_all = claimed > taken == 0
         self.outage.over()
         return claimed
+
+    def claim_from(self, source: Queue) -> tuple[int, int]:
+        """How many were leased, and how many of them have no place here: given back."""
+        leased, refused = 0, list[Delivery]()
+        while not self.stopping.is_set():
+            limit = int(min(self.deliveries.room(), self.left)) + len(refused)
+            if limit <= len(refused):
+                break
+            new = self.lease(source, limit)
+            more = self.deliveries.add(new)
+            self.heartbeats.notice(new)
+            leased += len(new)
+            refused += more
+            # Behind coroutines without a place there may be tasks for the threads.
+            in_the_way = sum(each.coroutine for each in more)
+            if in_the_way < limit or len(refused) > LOOK_MAX:
+                break
+        self.give_back(refused)
+        return leased, len(refused)
+
+    def lease(self, source: Queue, limit: int) -> list[Delivery]:
+        sent_at = time.monotonic()
+        leases = source.claim(worker=self.name, limit=limit)
+        new = [self.delivery(source, lease, sent_at) for lease in leases]
+        if new:
+            self.sleeper.muted -= {source.name}
+        self.read_histories(source, new)
+        self.left -= len(new)
+        return new
 
     def delivery(self, source: Queue, lease: Lease, sent_at: float) -> Delivery:
         on_loop = self.deliveries.coroutines > 0 and self.is_async(lease.path)

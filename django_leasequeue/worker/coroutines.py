@@ -9,11 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import Context, copy_context
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
 from asgiref.sync import sync_to_async
 from django.db import connections
@@ -22,6 +25,8 @@ from .context import CurrentLease, current
 from .deliveries import Deliveries
 from .runner import Attempt, Outcome, Runner, awaited, lapsed, owned
 from .sessions import TaskSession
+
+SILENCE_SECONDS: Final = 5.0  # of a loop, when a task has it whose lease is over
 
 logger = logging.getLogger("django_leasequeue")
 
@@ -47,6 +52,10 @@ class Coroutines:
         self.stopping = False
         self.called = False  # the loop is to look at what is prepared
         self.running: set[asyncio.Task[None]] = set()  # the loop itself holds them only weakly
+        self.asked_at: float | None = None  # whether it is still there; it has yet to answer
+        # Judges failures. Tasks may keep all of the loop's own threads.
+        self.judge = ThreadPoolExecutor(1, "judge", self.take_the_bench)
+        self.judge_session: TaskSession
         self.session: TaskSession  # of the one thread in which all of them use a database
         self.ready = threading.Event()  # there is that session
 
@@ -60,12 +69,30 @@ class Coroutines:
             with suppress(SystemExit, KeyboardInterrupt):
                 self.loop.run_forever()
         self.loop.run_until_complete(sync_to_async(connections.close_all)())
+        self.judge.submit(connections.close_all)
+        self.judge.shutdown(wait=False)
         self.loop.run_until_complete(self.loop.shutdown_default_executor())
         self.loop.close()
 
     def stop(self) -> None:
         self.stopping = True
         self.loop.call_soon_threadsafe(self.loop.stop)
+
+    def blocked(self) -> bool:
+        """Whether a task whose lease is over keeps the loop from all others.
+
+        Asks the loop, too: it has until a later call to answer.
+        """
+        if self.stopping or not self.deliveries.any_stuck_afloat():
+            return False
+        asked_at, now = self.asked_at, time.monotonic()
+        if asked_at is None:
+            self.asked_at = now
+            self.loop.call_soon_threadsafe(self.answer)
+        return asked_at is not None and now - asked_at > SILENCE_SECONDS
+
+    def answer(self) -> None:
+        self.asked_at = None
 
     def launch(self) -> None:
         """Start one task after the other, as long as the worker hands them out."""
@@ -89,6 +116,16 @@ class Coroutines:
             else:
                 self.ended(self.runner.outcome_of(attempt))
             session.tidy()
+
+    def take_the_bench(self) -> None:
+        self.judge_session = TaskSession()
+
+    def judged(self, attempt: Attempt) -> Outcome:
+        """As the runner has it; the site's backoff may ask a database."""
+        try:
+            return self.runner.outcome_of(attempt)
+        finally:
+            self.judge_session.tidy()
 
     def hand_over(self, attempt: Attempt, answer: Answer, context: Context) -> None:
         self.prepared.append((attempt, answer, context))
@@ -124,7 +161,8 @@ class Coroutines:
         )
         try:
             if attempt.error is not None:
-                outcome = await asyncio.to_thread(self.runner.outcome_of, attempt)
+                judged = partial(copy_context().run, self.judged, attempt)
+                outcome = await self.loop.run_in_executor(self.judge, judged)
             if self.session.used():
                 await sync_to_async(self.session.tidy)()
         except BaseException:  # a cancellation that the task left pending, say

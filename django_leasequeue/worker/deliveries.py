@@ -133,13 +133,20 @@ class Deliveries:
 
     def room(self) -> int:
         """How many more leases can start at once, or soon."""
+        with self.lock:
+            return self.places()
+
+    def places(self) -> int:
         free = self.threads + self.ahead() - len(self.running) - len(self.waiting)
         return min(free + self.room_afloat(), UNRECORDED_MAX - len(self.finishing))
 
     def room_afloat(self) -> int:
         """How many of the next leases are likely to be coroutines that can start at once."""
-        free = self.coroutines - len(self.afloat) - len(self.launching)
-        return min(AHEAD_MAX, max(1, int(free * self.async_share)) if free > 0 else free)
+        free = self.free_afloat()
+        return min(AHEAD_MAX, max(1, int(free * self.async_share))) if free > 0 else 0
+
+    def free_afloat(self) -> int:
+        return self.coroutines - len(self.afloat) - len(self.launching)
 
     def ahead(self) -> int:
         """How many leases may wait for a thread: where tasks are short, as many as end soon.
@@ -165,7 +172,7 @@ class Deliveries:
 
     def worth_a_claim(self) -> bool:
         idle = len(self.running) + len(self.waiting) < self.threads
-        room = self.room()
+        room = self.places()
         likely = idle or self.room_afloat() > 0
         return self.closed or (likely and room > 0) or room > self.ahead() / 2 > 0
 
@@ -175,15 +182,18 @@ class Deliveries:
 
     def take_stale(self) -> list[Delivery]:
         """What has waited too long: its threads are busy with slow tasks, others may be idle."""
-        now = time.monotonic()
         with self.lock:
-            stale = []
-            for line in (self.waiting, self.launching):
-                late = [each for each in line if now - each.claimed_at > PATIENCE_SECONDS]
-                for each in late:
-                    line.remove(each)
-                stale += late
-            return stale
+            return self.stale()
+
+    def stale(self) -> list[Delivery]:
+        now = time.monotonic()
+        stale = []
+        for line in (self.waiting, self.launching):
+            late = [each for each in line if now - each.claimed_at > PATIENCE_SECONDS]
+            for each in late:
+                line.remove(each)
+            stale += late
+        return stale
 
     def wait_for_change(self, seen: int, seconds: float = WAIT_SECONDS_MAX) -> None:
         """Return when something has ended, or was recorded, since ``changes`` was *seen*."""
@@ -199,8 +209,8 @@ class Deliveries:
             for delivery in claimed:
                 if self.coroutines:
                     self.async_share += (delivery.coroutine - self.async_share) / SHARE_OF
-                line, idle = self.place_of(delivery)
-                if idle or delivery.may_wait():
+                line, idle, full = self.place_of(delivery)
+                if idle or (delivery.may_wait() and not full):
                     line.append(delivery)
                 else:
                     refused.append(delivery)
@@ -210,11 +220,15 @@ class Deliveries:
             self.launch.notify()
             return refused
 
-    def place_of(self, delivery: Delivery) -> tuple[deque[Delivery], bool]:
-        """Where it waits for its turn, and whether that has come already."""
+    def place_of(self, delivery: Delivery) -> tuple[deque[Delivery], bool, bool]:
+        """Where it waits for its turn, whether that has come already, or is too far.
+
+        What was claimed for the threads is not to wait for the loop in large numbers.
+        """
         if delivery.coroutine:
-            return self.launching, len(self.afloat) + len(self.launching) < self.coroutines
-        return self.waiting, len(self.running) + len(self.waiting) < self.threads
+            free = self.free_afloat()
+            return self.launching, free > 0, free <= -self.threads
+        return self.waiting, len(self.running) + len(self.waiting) < self.threads, False
 
     def take(self) -> Delivery | None:
         """The next delivery to start, waited for; None where nothing is to start any more."""
@@ -286,9 +300,13 @@ class Deliveries:
             self.change.notify_all()
 
     def take_back(self) -> list[Delivery]:
-        """Wait until all that was claimed has started, or never will: that comes back."""
+        """Wait until all that was claimed has started; what has waited too long, or never will
+        start, comes back."""
         with self.lock:
-            self.change.wait_for(lambda: self.closed or not (self.waiting or self.launching))
+            while not self.closed and (self.waiting or self.launching):
+                if stale := self.stale():
+                    return stale
+                self.change.wait(PATIENCE_SECONDS)
             unstarted = [*self.waiting, *self.launching]
             self.waiting.clear()
             self.launching.clear()
@@ -310,7 +328,12 @@ class Deliveries:
             return [*self.running, *self.launching, *self.afloat]
 
     def all_stuck(self) -> bool:
-        """Whether no thread is left that could take another task, now or later."""
+        """Whether no thread, or no place on the loop, is left for another task, now or later."""
         with self.lock:
-            stuck = sum(delivery.stuck() for delivery in self.running)
-            return stuck == self.threads
+            threads = sum(delivery.stuck() for delivery in self.running)
+            places = sum(delivery.stuck() for delivery in self.afloat)
+            return threads == self.threads or places == self.coroutines > 0
+
+    def any_stuck_afloat(self) -> bool:
+        with self.lock:
+            return any(delivery.stuck() for delivery in self.afloat)

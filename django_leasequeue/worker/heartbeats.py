@@ -15,13 +15,15 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from contextlib import suppress
 from math import inf
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from django_leasequeue.errors import LeaseLostError
 
 from .deliveries import WAIT_SECONDS_MAX, Deliveries, Delivery
 from .outage import OUTAGE, Outage
 from .sessions import Session
+
+LOOK_SECONDS: Final = 1.0
 
 T = TypeVar("T")
 Request = Callable[[], object]
@@ -33,15 +35,13 @@ class Heartbeats:
     """Renews the leases in *deliveries*, and makes the calls of running tasks.
 
     Args:
-        out_of_threads: called when every thread is stuck in a task whose lease was given up.
+        look: called after each turn, and while a task goes on whose lease was given up.
     """
 
-    def __init__(
-        self, deliveries: Deliveries, outage: Outage, out_of_threads: Callable[[], None]
-    ) -> None:
+    def __init__(self, deliveries: Deliveries, outage: Outage, look: Callable[[], None]) -> None:
         self.deliveries = deliveries
         self.outage = outage
-        self.out_of_threads = out_of_threads
+        self.look = look
         self.requests: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
         self.planned_at = inf
         self.stopped = False
@@ -54,8 +54,7 @@ class Heartbeats:
                 request()
             for delivery in self.due():
                 self.renew(delivery)
-            if self.deliveries.all_stuck():
-                self.out_of_threads()
+            self.look()
             if self.deliveries.in_hand():
                 session.restore()
             else:
@@ -110,7 +109,8 @@ class Heartbeats:
         if delivery.beat_at < inf:
             return delivery.beat_at
         left = delivery.seconds_left()
-        return time.monotonic() + left if left > 0 else inf
+        again = LOOK_SECONDS if delivery.coroutine else inf  # what blocks the loop, blocks others
+        return time.monotonic() + (left if left > 0 else again)
 
     def due(self) -> list[Delivery]:
         now = time.monotonic()

@@ -43,7 +43,7 @@ def parser() -> argparse.ArgumentParser:
     add("--workers", type=int, default=5, help="processes; default: %(default)s")
     add("--clients", type=int, default=3, help="processes; default: %(default)s")
     add("--keep", metavar="FOLDER", help="copy the logs and the records there, to be read")
-    add("--per-second", type=float, default=60, help="calls by all clients; default: %(default)s")
+    add("--per-second", type=float, default=40, help="calls by all clients; default: %(default)s")
     return parser
 
 

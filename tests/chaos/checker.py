@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Final
 from uuid import UUID
 
@@ -24,6 +25,7 @@ from django_leasequeue.transitions import (
 from tests.chaos.evidence import Effect, Evidence
 
 FORGETFUL: Final = "brief"  # the queue whose log is pruned; see settings.py
+A_TICK: Final = 2e-6  # seconds
 SHOWN: Final = 20  # violations of one kind
 
 
@@ -226,6 +228,54 @@ def orders(case: Case) -> Iterator[str]:
         yield f"{len(unseen)} rows have no task; {pruned} were pruned and {case.erased} erased"
 
 
+def leftovers(case: Case) -> Iterator[str]:
+    """When all is calm, what is held is dead, has yet to come due, or is paused."""
+    if case.evidence.ended_at is None:
+        return
+    paused = {pause.queue for pause in case.evidence.pauses if pause.until is None}
+    for life, task in case.evidence.held.items():
+        later = task.state is State.READY and task.visible_at > case.evidence.ended_at
+        if task.state is not State.DEAD and not later and task.queue not in paused:
+            yield f"{life}: left over in {task.queue}, {task.state} since {task.visible_at}"
+    for batch in case.evidence.batches:
+        if not batch.done:
+            yield f"batch of {batch.by}: left over, {batch.moved} of {batch.total} moved"
+
+
+def pauses(case: Case) -> Iterator[str]:
+    """Nothing is claimed from a paused queue."""
+    leased = [row for row in case.evidence.log if row.kind is Kind.LEASED]
+    for pause in case.evidence.pauses:
+        for row in leased:
+            over = pause.until and pause.until <= row.at
+            if row.queue == pause.queue and pause.since < row.at and not over:
+                yield f"{row.life}: leased at {row.at}, paused from {pause.since} to {pause.until}"
+
+
+VERBS: Final = {"redrive": Kind.REDRIVEN, "cancel": Kind.CANCELLED}
+
+
+def batches(case: Case) -> Iterator[str]:
+    """A batch says what it did: each task of it moved once, at its rate, or was skipped."""
+    moves = defaultdict(list)
+    for row in case.evidence.log:
+        if row.kind in VERBS.values():
+            moves[row.facts.get("by"), row.kind].append(row)
+    for batch in case.evidence.batches:
+        here, made = f"batch of {batch.by}", moves[batch.by, VERBS[batch.verb]]
+        if batch.done and batch.total != batch.moved + batch.skipped:
+            yield f"{here}: {batch.total} tasks, {batch.moved} moved, {batch.skipped} skipped"
+        lost = batch.moved - len(made)
+        if lost < 0 or (lost and batch.queue != FORGETFUL):
+            yield f"{here}: {batch.moved} moved, by the log {len(made)}"
+        if len({row.life for row in made}) != len(made):
+            yield f"{here}: moved a task twice"
+        times = sorted(row.visible_at for row in made if row.visible_at and batch.rate)
+        for one, other in pairwise(times):
+            if (other - one).total_seconds() < 1 / (batch.rate or 1) - A_TICK:
+                yield f"{here}: two tasks at {one} and {other}, at a rate of {batch.rate}"
+
+
 CHECKS: Final[tuple[Callable[[Case], Iterator[str]], ...]] = (
     the_account,
     legal_histories,
@@ -235,6 +285,9 @@ CHECKS: Final[tuple[Callable[[Case], Iterator[str]], ...]] = (
     effects_committed,
     what_clients_were_told,
     orders,
+    leftovers,
+    pauses,
+    batches,
 )
 
 
@@ -250,4 +303,5 @@ def figures(evidence: Evidence) -> dict[str, int]:
     counts = {str(kind): case.ever(kind) for kind in Kind}
     held = Counter(f"held {task.state}" for task in evidence.held.values())
     pruned = {"rows pruned": sum(evidence.tallies.values())} if evidence.tallies else {}
-    return counts | {"held": len(evidence.held)} | held | pruned
+    others = {"pauses": len(evidence.pauses), "batches": len(evidence.batches)}
+    return counts | {"held": len(evidence.held)} | held | pruned | others

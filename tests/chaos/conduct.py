@@ -14,19 +14,22 @@ from typing import Final
 from django.core.management import call_command
 from django.db import connection
 
+from django_leasequeue import Queue
 from django_leasequeue.audit import verify
-from django_leasequeue.models import Task
+from django_leasequeue.models import Batch, Task
 from django_leasequeue.stores import store_for
 from django_leasequeue.transitions import State
 from tests.chaos import checker
 from tests.chaos.evidence import ATOMIC_TABLE, ORDER_TABLE, gathered
 from tests.chaos.faults import Event, schedule
+from tests.chaos.load import QUEUES
 from tests.chaos.proxy import FAIR
 from tests.chaos.stage import GRANTS, ROLE, Stage
 
-CALM_SECONDS: Final = 120.0  # for what is still to be done when the faults are over
+START_SECONDS: Final = 120.0
+CALM_SECONDS: Final = 120.0  # without anything ending: what is left then is left over
 PAUSE_SECONDS: Final = 1.2  # between two faults, on average
-FALLEN: Final = r"the worker's \S+ failed"
+FALLEN: Final = r"the worker's \S+ failed|CommandError: --"
 TABLES: Final = f"""
 CREATE ROLE {ROLE} LOGIN;
 CREATE ROLE web;
@@ -89,9 +92,9 @@ def prepare(stage: Stage) -> None:
 
 def wait_until_at_work(stage: Stage) -> None:
     """On a busy machine it takes Python a while to start so many processes."""
-    end = time.monotonic() + CALM_SECONDS
-    stage.supervise()
+    end = time.monotonic() + START_SECONDS
     while time.monotonic() < end and not all(member.is_at_work() for member in stage.everybody):
+        stage.supervise()
         time.sleep(0.1)
 
 
@@ -136,17 +139,24 @@ def come_to_rest(stage: Stage) -> Counter[int]:
     stage.proxy.weather = FAIR
     for client in stage.clients:
         client.stop(5)
-    end = time.monotonic() + CALM_SECONDS
-    while time.monotonic() < end and work_left():
+    stage.cluster.wait_until_ready()
+    connection.close()  # the server was restarted meanwhile
+    for queue in QUEUES:
+        Queue(queue).resume(by="the conductor")
+    least, end = work_left(), time.monotonic() + CALM_SECONDS
+    while least and time.monotonic() < end:
         for worker in stage.workers:
             worker.supervise()
         time.sleep(0.2)
+        if (left := work_left()) < least:
+            least, end = left, time.monotonic() + CALM_SECONDS
     return Counter(worker.stop(15) for worker in stage.workers)
 
 
-def work_left() -> bool:
+def work_left() -> int:
     connection.close()
-    return Task.objects.exclude(state=State.DEAD).exists()
+    batches = Batch.objects.filter(done_at=None)
+    return Task.objects.exclude(state=State.DEAD).count() + batches.count()
 
 
 def lines(report: Report) -> Iterator[str]:

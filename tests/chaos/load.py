@@ -1,4 +1,4 @@
-"""A client of the queue: enqueues, cancels and redrives until it is killed.
+"""A client of the queue: enqueues, and does what operators do, until it is killed.
 
 It writes down what it was told, one line of JSON each, before it goes on: what the log has to
 agree with. ``said`` is
@@ -23,13 +23,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from django.db import Error, connection, transaction
+from django.db.models import QuerySet
 
-from django_leasequeue import Queue, QueueUnavailableError
+from django_leasequeue import Queue, QueueUnavailableError, batches
+from django_leasequeue.models import Task
 from django_leasequeue.records import EnqueuedTask
 from tests.chaos import tasks
 from tests.chaos.evidence import ORDER_TABLE, RECORDS
 
 QUEUES: Final = ("work", "work", "work", "strict", "brief")
+RATE: Final = 50.0  # tasks a second that a batch moves
 GONE_FOR: Final = 0.3  # seconds to wait for a database that went away
 
 
@@ -50,7 +53,7 @@ def a_plan(dice: random.Random) -> dict[str, Any]:
         {"takes": 3},  # longer than its lease
         {"takes": 0.3, "details": True},
     ]
-    weights = [30, 20, 6, 6, 6, 2, 1, 3, 20]
+    weights = [30, 20, 6, 6, 3, 1, 0.5, 3, 20]
     troubled = dice.random() < 0.25
     return dice.choices(plans, weights)[0] if troubled else {"takes": dice.choice([0, 0, 0.02])}
 
@@ -71,6 +74,9 @@ class Client:
             *[self.cancel] * 4,
             *[self.redrive] * 2,
             *[self.erase] * 1,
+            *[self.pause_for_a_while] * 1,
+            *[self.redrive_as_a_batch] * 1,
+            *[self.cancel_as_a_batch] * 1,
         ]
         self.stored: list[tuple[str, EnqueuedTask]] = []  # the last few, and their queues
 
@@ -170,6 +176,31 @@ class Client:
         if self.stored:
             queue, task = self.dice.choice(self.stored)
             self.asked("erase", queue, partial(self.queues[queue].erase, task.life, by="chaos"))
+
+    def pause_for_a_while(self) -> None:
+        """Whoever dies meanwhile leaves it to the others to resume."""
+        queue = self.dice.choice(QUEUES)
+        if self.asked("pause", queue, partial(self.queues[queue].pause, by="chaos")):
+            time.sleep(self.dice.random())
+        self.asked("resume", queue, partial(self.queues[queue].resume, by="chaos"))
+
+    def redrive_as_a_batch(self) -> None:
+        queue = self.dice.choice(QUEUES)
+        letters = Task.objects.filter(queue=queue, state="dead")
+        self.do_as_a_batch(queue, letters, verb="redrive", rate=self.dice.choice([None, RATE]))
+
+    def cancel_as_a_batch(self) -> None:
+        """Some of the last tasks, wherever they are by now."""
+        queue = self.dice.choice(QUEUES)
+        lives = [task.life for where, task in self.stored if where == queue][-3:]
+        self.do_as_a_batch(queue, Task.objects.filter(life__in=lives), verb="cancel")
+
+    def do_as_a_batch(self, queue: str, rows: QuerySet[Task], **given: Any) -> None:
+        """Begin it, and go on with it for a moment or not at all: the workers do the rest."""
+        by = self.new_mark("batch")
+        batch = self.asked(by, queue, partial(batches.begin, rows, by=by, **given))
+        if batch and self.dice.random() < 0.5:
+            self.asked(by, queue, partial(batches.go_on, batch, seconds=0.1))
 
 
 def main() -> None:

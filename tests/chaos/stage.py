@@ -27,6 +27,14 @@ SETTINGS: Final = "tests.chaos.settings"
 ROLE: Final = "site"  # as the documented grants call it
 RIGHTS: Final = (ROOT / "docs/production.md").read_text()
 GRANTS: Final = re.findall(r"```sql\n(.*?)```", RIGHTS, re.DOTALL)
+# The ways of working, by turns.
+WAYS: Final[Sequence[Sequence[str]]] = (
+    ["--strict"],
+    ["--async-tasks", "5"],
+    ["--processes", "2", "--max-tasks-per-child", "50"],
+    ["--async-tasks", "20", "--max-tasks", "200"],
+    [],
+)
 CLIENT: Final = "import django; django.setup(); from tests.chaos.load import main; main()"
 
 
@@ -124,14 +132,14 @@ class Stage:
         return Member(name, [sys.executable, *command], self.environment(url), log)
 
     def add_workers(self, count: int) -> None:
-        """By turns: directly or through the proxy, with a name or without; the third one in two
-        processes, the last one on the queue that forgets."""
+        """By turns: directly or through the proxy, with a name or without, in one of the ways; the
+        last one on the queue that forgets."""
         for number in range(1, count + 1):
             name, last = f"w{number}", number == count > 1
             command = ["-m", "django", "leasequeue_worker", "--threads", "3", "--grace", "3"]
             command += ["--backend", "brief" if last else "default"]
             command += ["--name", name] if number % 2 else []
-            command += ["--processes", "2"] if number == 3 else []
+            command += WAYS[(number - 1) % len(WAYS)]
             url = self.direct_url if number in (1, 4) else self.proxied_url
             self.workers.append(self.member(name, command, url))
 

@@ -13,9 +13,9 @@ import pytest
 
 from django_leasequeue import QueuePolicy
 from django_leasequeue.testing import FakeClock, MemoryQueue
-from django_leasequeue.transitions import Kind, Transition
-from tests.chaos.checker import CHECKS, violations
-from tests.chaos.evidence import Effect, Evidence, Told
+from django_leasequeue.transitions import Kind, State, Transition
+from tests.chaos.checker import CHECKS, Case, leftovers, violations
+from tests.chaos.evidence import Batched, Effect, Evidence, Paused, Told
 
 POLICY: Final = QueuePolicy(visibility=30, max_attempts=3, backoff_base=1)
 PATHS: Final = ("plain", "atomically", "once", "once_or_more")
@@ -31,6 +31,8 @@ class World:
         self.committed: list[Effect] = []
         self.told: list[Told] = []
         self.orders: set[str] = set()
+        self.batches: list[Batched] = []
+        self.pauses: list[Paused] = []
 
     def enqueue(self, mark: str, path: str) -> None:
         call = {"args": [mark, {}], "kwargs": {}}
@@ -62,6 +64,24 @@ class World:
             self.outside.append(effect)
         self.queue.complete(lease)
 
+    def redrive(self) -> None:
+        """As a batch does, at a rate."""
+        done = self.queue.redrive_all(by="batch-1", rate=0.5)
+        batch = Batched(
+            by="batch-1", verb="redrive", queue="chaos", total=done.redriven + 1,
+            moved=done.redriven, skipped=1, done=True, rate=0.5,
+        )  # fmt: skip
+        self.batches.append(batch)
+
+    def pause(self) -> None:
+        since = self.clock.now()
+        self.clock.advance(5)
+        self.pauses.append(Paused(queue="chaos", since=since, until=self.clock.now()))
+
+    def left(self) -> int:
+        depth = self.queue.depth()
+        return depth.visible + depth.scheduled + depth.leased
+
     def evidence(self) -> Evidence:
         self.queue.store.settle("chaos", limit=1000)
         log = self.queue.store.history([told.life for told in self.told if told.life])
@@ -74,6 +94,9 @@ class World:
             committed=self.committed,
             told=self.told,
             orders=frozenset(self.orders),
+            batches=self.batches,
+            pauses=self.pauses,
+            ended_at=self.clock.now(),
         )
 
 
@@ -85,9 +108,11 @@ def correct() -> Evidence:
         world.enqueue(f"{dice.choice(['one', 'order'])}-{number}", PATHS[number % len(PATHS)])
     for _ in range(4):
         world.work(dice)
-    world.queue.redrive_all()
+    world.redrive()
     world.queue.cancel(str(world.told[0].life))
-    world.work(dice)
+    world.pause()
+    while world.left():
+        world.work(dice)
     return world.evidence()
 
 
@@ -195,6 +220,27 @@ def task_alone(evidence: Evidence) -> Evidence:
     return replace(evidence, orders=frozenset())
 
 
+def not_dead(evidence: Evidence, **changes: Any) -> Evidence:
+    life, task = next(iter(evidence.held.items()))
+    return replace(evidence, held={**evidence.held, life: replace(task, **changes)})
+
+
+def another_batch(evidence: Evidence, **changes: Any) -> Evidence:
+    return replace(evidence, batches=[replace(evidence.batches[0], **changes)])
+
+
+def moved_twice(evidence: Evidence) -> Evidence:
+    changed = another_batch(evidence, moved=evidence.batches[0].moved + 1, skipped=0)
+    return repeated(changed, Kind.REDRIVEN)
+
+
+def paused_meanwhile(evidence: Evidence, until: timedelta | None) -> Evidence:
+    at = of_kind(evidence, Kind.LEASED).at
+    since = at - timedelta(seconds=1)
+    ended = None if until is None else at + until
+    return replace(evidence, pauses=[Paused("chaos", since, ended)])
+
+
 PLANTED: Final[dict[str, Callable[[Evidence], Evidence]]] = {
     "the_account": lambda e: not_held(e),
     "legal_histories 1": lambda e: without(e, Kind.LEASED),
@@ -219,6 +265,15 @@ PLANTED: Final[dict[str, Callable[[Evidence], Evidence]]] = {
     "what_clients_were_told 2": undone,
     "orders 1": row_alone,
     "orders 2": task_alone,
+    "leftovers 1": lambda e: not_dead(e, state=State.READY),
+    "leftovers 2": lambda e: not_dead(e, state=State.LEASED),
+    "leftovers 3": lambda e: another_batch(e, done=False),
+    "pauses 1": lambda e: paused_meanwhile(e, timedelta(seconds=1)),
+    "pauses 2": lambda e: paused_meanwhile(e, None),
+    "batches 1": lambda e: another_batch(e, skipped=0),
+    "batches 2": lambda e: another_batch(e, by="batch-2"),
+    "batches 3": moved_twice,
+    "batches 4": lambda e: another_batch(e, rate=0.4),
 }
 
 
@@ -240,6 +295,19 @@ def test_what_is_planted_is_found_by_the_check_that_is_there_for_it(
 
 def test_every_check_has_something_planted_for_it() -> None:
     assert {planted.split()[0] for planted in PLANTED} == {check.__name__ for check in CHECKS}
+
+
+def test_what_is_paused_or_has_yet_to_come_due_is_not_left_over(correct: Evidence) -> None:
+    assert correct.ended_at
+    tomorrow = correct.ended_at + timedelta(days=1)
+    scheduled = not_dead(correct, state=State.READY, visible_at=tomorrow)
+    paused = replace(
+        not_dead(correct, state=State.READY),
+        pauses=[Paused(queue="chaos", since=tomorrow, until=None)],
+    )
+
+    assert list(leftovers(Case(scheduled))) == []
+    assert list(leftovers(Case(paused))) == []
 
 
 def test_what_was_pruned_is_counted(correct: Evidence) -> None:

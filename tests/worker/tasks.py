@@ -502,6 +502,30 @@ async def await_the_gate() -> None:
     await until(gate.is_set)
 
 
+@task(visibility=0.6, max_lease=0.6)
+async def block_the_loop_for_ever() -> None:
+    gate.wait(30)
+
+
+@task(visibility=0.6, timeout=0.1, max_attempts=1)
+async def swallow_the_cancellation() -> None:
+    while not gate.is_set():
+        with suppress(asyncio.CancelledError):
+            await until(gate.is_set)
+
+
+@task(max_attempts=1)
+async def fail_later() -> None:
+    raise ValueError("later")
+
+
+@task()
+async def keep_the_loop_s_threads() -> None:
+    """All of them, wherever it runs."""
+    runs.append("keeping")
+    await asyncio.gather(*(asyncio.to_thread(gate.wait, 30) for _ in range(64)))
+
+
 @task()
 async def leave_a_transaction_open(using: str) -> None:
     await sync_to_async(lambda: connections[using].cursor().execute("BEGIN"))()

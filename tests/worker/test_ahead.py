@@ -52,6 +52,19 @@ def test_what_waits_behind_a_slow_task_is_given_back_for_others(site: Site) -> N
             tasks.gate.set()
 
 
+def test_a_worker_that_has_its_share_keeps_none_of_it_behind_a_slow_task(postgres: Site) -> None:
+    for number in range(20):
+        postgres.enqueue(tasks.add, number, 0)
+    postgres.enqueue(tasks.wait_at_the_gate)
+    for number in range(20):
+        postgres.enqueue(tasks.add, number, 1)
+
+    with postgres.worker(max_tasks=41):
+        wait_for(lambda: "at the gate" in tasks.runs)
+        with postgres.worker():
+            wait_for(lambda: postgres.kinds().count("acked") == 40, 10)
+
+
 def test_what_may_be_delivered_only_once_more_never_waits_behind_others(site: Site) -> None:
     """B20: the death of the process costs it nothing before it has begun."""
     for number in range(20):

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
+import pytest
 from django.contrib.auth.models import Group
 
 from django_leasequeue.compat import TaskResultStatus
+from django_leasequeue.worker import coroutines, heartbeats
 from tests.databases import on_all
 from tests.waiting import wait_for
 
@@ -128,3 +131,76 @@ def test_a_session_that_one_has_altered_is_not_the_next_one_s(site: Site) -> Non
     assert before.status == TaskResultStatus.SUCCESSFUL
     assert after.status == TaskResultStatus.SUCCESSFUL
     assert Group.objects.using(site.using).filter(name="after").exists()
+
+
+@pytest.mark.parametrize("max_attempts", [1, 3])
+def test_a_full_loop_is_in_nobody_s_way_who_needs_a_thread(
+    postgres: Site, max_attempts: int
+) -> None:
+    """What may wait for a place on the loop waits, what may not is given back: both for long."""
+    path = tasks.await_the_gate.module_path
+    call: Any = {"args": [], "kwargs": {}}
+    postgres.enqueue(tasks.await_the_gate)
+    with postgres.worker(async_tasks=1):
+        wait_for(lambda: bool(tasks.runs))
+        for _ in range(5):
+            postgres.queue.enqueue(call, path=path, max_attempts=max_attempts)
+        results = [postgres.enqueue(tasks.add, number, 0) for number in range(30)]
+        wait_for(lambda: postgres.kinds().count("acked") == len(results), 5)
+        assert not tasks.gate.is_set()
+
+
+def test_one_that_blocks_the_loop_past_its_lease_ends_the_worker(
+    postgres: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """G49: else all others would have their leases renewed, and never run."""
+    monkeypatch.setattr(coroutines, "SILENCE_SECONDS", 0.5)
+    monkeypatch.setattr(heartbeats, "LOOK_SECONDS", 0.1)
+    postgres.enqueue(tasks.block_the_loop_for_ever)
+
+    with postgres.worker(async_tasks=20) as worker:
+        wait_for(lambda: worker.failed, 10)
+
+    assert worker.failed
+
+
+def test_a_worker_whose_every_place_is_kept_by_what_can_t_be_cancelled_ends(
+    postgres: Site,
+) -> None:
+    """G49"""
+    for _ in range(2):
+        postgres.enqueue(tasks.swallow_the_cancellation)
+
+    with postgres.worker(async_tasks=2) as worker:
+        wait_for(lambda: worker.failed, 10)
+
+    assert worker.failed
+
+
+def test_who_can_t_be_cancelled_costs_the_others_only_his_place(postgres: Site) -> None:
+    postgres.enqueue(tasks.swallow_the_cancellation)
+
+    with postgres.worker(async_tasks=2) as worker:
+        wait_for(lambda: any(each.stuck() for each in worker.deliveries.afloat), 10)
+        after = postgres.enqueue(tasks.add_later, 1, 2)
+        wait_for(lambda: "acked" in postgres.kinds())
+
+    after.refresh()
+    assert after.return_value == 3
+    assert not worker.failed
+
+
+def test_a_failure_is_recorded_though_tasks_keep_all_threads_of_the_loop(postgres: Site) -> None:
+    """asyncio gives them min(32, processors + 4); a failure's backoff is asked beside them."""
+    keeper = postgres.enqueue(tasks.keep_the_loop_s_threads)
+    with postgres.worker(async_tasks=2):
+        wait_for(lambda: bool(tasks.runs))
+        failing = postgres.enqueue(tasks.fail_later)
+        wait_for(lambda: "dead" in postgres.kinds(), 5)
+        tasks.gate.set()
+        wait_for(lambda: "acked" in postgres.kinds())
+
+    failing.refresh()
+    keeper.refresh()
+    assert failing.status == TaskResultStatus.FAILED
+    assert keeper.status == TaskResultStatus.SUCCESSFUL

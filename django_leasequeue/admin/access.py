@@ -99,12 +99,15 @@ class ReadOnlyTaskAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     def has_cancel_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("leasequeue.cancel_task")
 
-    def page(self, request: HttpRequest, name: str, **context: Any) -> HttpResponse:
-        """The page of the template *name* in the admin's frame."""
+    def page(
+        self, request: HttpRequest, name: str, *, original: Any, **context: Any
+    ) -> HttpResponse:
+        """The page of the template *name* in the admin's frame, under the breadcrumb *original*."""
         shared = self.admin_site.each_context(request) | {
             "opts": self.opts,
             "media": self.media,
             "has_view_permission": True,
+            "original": str(original),  # django-unfold takes what is no text for a model's row
         }
         return TemplateResponse(request, f"admin/leasequeue/{name}.html", shared | context)
 

@@ -12,6 +12,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime
 from functools import partial
 from typing import Any, Final
 
@@ -205,6 +206,18 @@ MOVES: Final[Mapping[str, Callable[[Batch, Sequence[Task]], Mapping[str, str]]]]
     "redrive": redrive,
     "cancel": cancel,
 }
+
+
+def would_stay(letters: QuerySet[Any], now: datetime) -> int:
+    """How many of *letters* a redrive would leave where they are, for their dedupe key's sake.
+
+    A live task has it; or several of them share it, of which one gets it.
+    """
+    same = {name: OuterRef(name) for name in ("queue", "tenant")}
+    holders = Task.objects.using(letters.db).filter(live_key=OuterRef("dedupe_key"), **same)
+    keyed = letters.filter(dedupe_key__isnull=False).order_by()
+    free = keyed.filter(~Exists(holders.exclude(dead_at(now))))
+    return keyed.count() - free.values("queue", "tenant", "dedupe_key").distinct().count()
 
 
 def unfinished(using: str) -> Batch | None:

@@ -433,6 +433,8 @@ class Batch(models.Model):
         verbose_name = _("batch")
         verbose_name_plural = _("batches")
         default_permissions = ("view",)
+        # Every worker asks for the oldest unfinished one, again and again.
+        indexes = [models.Index(fields=["done_at", "id"], name="leasequeue_batch_unfinished")]
 
     def __str__(self) -> str:
         return f"{self.verb} {self.id}"

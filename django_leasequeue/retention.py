@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Final
 
+from .models import Batch, BatchItem
 from .stores import pruning, store_for
 from .stores.base import Store
-from .transitions import Kind
+from .transitions import ENDED, Kind
 
 BATCH_ROWS: Final = 1000
 BUSY_PAUSE_SECONDS: Final = 0.1
@@ -87,7 +88,28 @@ def prune(
         total += rows
         if walk.busy:
             time.sleep(BUSY_PAUSE_SECONDS)
+    while rows := prune_batches(using, retention, size=batch):
+        total += rows
     return total
+
+
+def prune_batches(using: str, retention: Mapping[Kind, float], *, size: int = BATCH_ROWS) -> int:
+    """Forget some of what operators did to many tasks at once; how many rows it was.
+
+    A batch is kept, from its end on, for the longest time that a task's story is.
+    """
+    kept = [seconds for kind, seconds in retention.items() if kind in ENDED]
+    if not kept:
+        return 0
+    before = store_for(using).now() - timedelta(seconds=max(kept))
+    batch = Batch.objects.using(using).filter(done_at__lt=before).order_by("pk").first()
+    if batch is None:
+        return 0
+    items = BatchItem.objects.using(using).filter(batch_id=batch.pk)
+    places = items.order_by("place").values_list("place", flat=True)
+    for first in places[:1]:
+        return items.filter(place__lt=first + size).delete()[0]
+    return batch.delete()[0]
 
 
 def old_rows(

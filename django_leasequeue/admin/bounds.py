@@ -2,27 +2,31 @@
 
 What an index can answer is answered in full. What would read a whole table (words within words,
 another order, a filter that hits nothing) is looked for among the newest rows only, and the page
-says so. Small tables are looked through in full. ``docs/dead-letters.md`` has the figures.
+says so. Small tables are looked through in full. ``docs/large-tables.md`` has the figures.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, Final
 
 from django.contrib.admin.views.main import ORDER_VAR, ChangeList
-from django.core.paginator import Page, Paginator
+from django.core.paginator import Paginator
 from django.db.models import Max, Min, QuerySet
+from django.utils.formats import number_format
+from django.utils.translation import gettext
 
 COUNTED_MAX: Final = 10_000
-TASKS_MAX: Final = 50_000  # looked through without an index
+FILTERED_MAX: Final = 100_000  # held tasks, looked through for a filter that has no index
+SEARCHED_MAX: Final = 25_000  # likewise, for words, or put in another order
 POSITIONS_MAX: Final = 200_000  # of the log, likewise
 
 
 class BoundedPaginator(Paginator):  # type: ignore[type-arg]
     """Counts so far and no further: counting a large table takes longer than any page of it.
 
-    One look finds the rows' numbers in their order, and so their count and each page.
+    One look finds the rows' numbers in their order, and so their count and those of each page.
     """
 
     @cached_property
@@ -38,40 +42,62 @@ class BoundedPaginator(Paginator):  # type: ignore[type-arg]
     def is_cut(self) -> bool:
         return len(self.numbers) > COUNTED_MAX
 
-    def page(self, number: Any) -> Page[Any]:
-        number = self.validate_number(number)
-        start = (number - 1) * self.per_page
-        wanted = self.numbers[start : min(start + self.per_page, self.count)]
-        rows: QuerySet[Any] = self.object_list  # type: ignore[assignment]
-        return Page(rows.filter(pk__in=wanted), number, self)
+    def numbers_of(self, page: int) -> list[Any]:
+        start = (self.validate_number(page) - 1) * self.per_page
+        return self.numbers[start : min(start + self.per_page, self.count)]
 
 
 class BoundedChangeList(ChangeList):
-    """A list that looks once for what it shows."""
+    """A list that looks once for what it shows. ``looked_at``: in how many rows, if not in all."""
 
     paginator: BoundedPaginator
+    model_admin: Any
+    looked_at: int | None = None
 
     def get_results(self, request: Any) -> None:
         super().get_results(request)
         if self.show_all:
             return
-        page = self.page_num if self.multi_page else 1
-        self.result_list = self.paginator.page(page).object_list
+        numbers = self.paginator.numbers_of(self.page_num if self.multi_page else 1)
+        # By number alone: whatever else was asked is answered, and would only mislead the planner.
+        rows = self.root_queryset.in_bulk(numbers)
+        self.result_list = [rows[number] for number in numbers if number in rows]
         if self.paginator.is_cut:
             self.full_result_count = self.result_count  # no word of "results" beside the search
 
+    def notes(self) -> Iterator[str]:
+        """What the page doesn't show, and why."""
+        if self.looked_at:
+            told = gettext("Looked for in the newest %s rows only.")
+            yield told % number_format(self.looked_at)
+        for spec in self.filter_specs:
+            yield from getattr(spec, "notes", ())
+        if self.paginator.is_cut:
+            told = gettext("More than %s: rows are counted, and paged, no further.")
+            yield told % number_format(self.result_count)
+
 
 class TaskChangeList(BoundedChangeList):
-    """A list of held tasks. ``looked_at``: how many of the newest it was made of, if not of all."""
-
-    model_admin: Any
+    """A list of held tasks."""
 
     def get_queryset(self, request: Any, exclude_parameters: Any = None) -> QuerySet[Any]:
         rows = super().get_queryset(request, exclude_parameters)
+        if vars(request).get("leasequeue_found"):  # by an index
+            return rows
+        if self.query:
+            return self.newest(request, rows, SEARCHED_MAX)
+        if request.method == "POST":
+            return rows  # all that the filters match is meant, in whatever order
         if ORDER_VAR in self.params:
-            rows = self.model_admin.newest(request, rows)
-        self.looked_at = TASKS_MAX if vars(request).get("leasequeue_bounded") else None
-        return rows
+            return self.newest(request, rows, SEARCHED_MAX)
+        return self.newest(request, rows, FILTERED_MAX) if self.has_active_filters else rows
+
+    def newest(self, request: Any, rows: QuerySet[Any], limit: int) -> QuerySet[Any]:
+        """Those of *rows* that are among the *limit* newest, whosever those are."""
+        admin = self.model_admin
+        bounded = newest(rows, admin.held(request), admin.until_field, limit)
+        self.looked_at = None if bounded is rows else limit
+        return bounded
 
 
 class UnreadChangeList(TaskChangeList):
@@ -85,16 +111,18 @@ class UnreadChangeList(TaskChangeList):
         self.paginator = self.model_admin.get_paginator(request, self.result_list, 1)
 
 
-def newest(rows: QuerySet[Any], among: QuerySet[Any], field: str) -> QuerySet[Any] | None:
-    """Those of *rows* that are among the newest TASKS_MAX of *among*; None where there are no more.
+def newest(rows: QuerySet[Any], among: QuerySet[Any], field: str, limit: int) -> QuerySet[Any]:
+    """Those of *rows* that are among the *limit* newest of *among*; *rows*, where those are all.
 
     Args:
         field: has an index, by which the newest come last.
     """
-    values = among.order_by(f"-{field}").values_list(field, flat=True)
-    for bound in values[TASKS_MAX : TASKS_MAX + 1]:
+    # Its number first: to read an instant in UTC, and order by it, would sort.
+    numbers = among.order_by(f"-{field}", "-pk").values_list("pk", flat=True)
+    for last in numbers[limit : limit + 1]:
+        [bound] = among.filter(pk=last).values_list(field, flat=True)
         return rows.filter(**{f"{field}__gt": bound})
-    return None
+    return rows
 
 
 def last_positions(rows: QuerySet[Any], log: QuerySet[Any]) -> tuple[QuerySet[Any], int | None]:

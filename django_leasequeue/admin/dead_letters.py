@@ -8,7 +8,6 @@ from django import forms
 from django.contrib import admin
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.options import IncorrectLookupParameters
-from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
@@ -17,7 +16,7 @@ from django.utils.translation import gettext, gettext_lazy as _
 
 from ..models import DeadLetter
 from ..story import VANISHED
-from .bounds import UnreadChangeList
+from .bounds import FILTERED_MAX, TaskChangeList, UnreadChangeList
 from .filters import (
     AgeFilter,
     ErrorFilter,
@@ -63,8 +62,9 @@ class DeadLetterAdmin(TaskPagesAdmin):
     def tells(self, story: Story) -> bool:
         return story.was_dead
 
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        return super().get_queryset(request).filter(self.dead(request))
+    def held(self, request: HttpRequest) -> QuerySet[DeadLetter]:
+        """See TaskPagesAdmin."""
+        return DeadLetter.objects.using(self.using()).filter(self.dead(request))
 
     @admin.display(description=_("last error"), ordering="last_error")
     def error(self, letter: DeadLetter) -> str:
@@ -79,7 +79,7 @@ class DeadLetterAdmin(TaskPagesAdmin):
         view = self.admin_site.admin_view(self.groups_view)
         return [path("groups/", view, name=name), *super().get_urls()]
 
-    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[TaskChangeList]:
         match = request.resolver_match
         by_group = match and match.url_name and match.url_name.endswith("_groups")
         return UnreadChangeList if by_group else super().get_changelist(request, **kwargs)
@@ -89,10 +89,13 @@ class DeadLetterAdmin(TaskPagesAdmin):
         if not self.has_view_permission(request):
             raise PermissionDenied
         try:
-            changelist = self.get_changelist_instance(request)
+            changelist: Any = self.get_changelist_instance(request)
         except IncorrectLookupParameters:
             return HttpResponseRedirect(request.path)
-        groups = groups_of(changelist.queryset, self.now(request), changelist)
+        letters = changelist.queryset
+        if not changelist.looked_at:
+            letters = changelist.newest(request, letters, FILTERED_MAX)
+        groups = groups_of(letters, self.now(request), changelist)
         return self.page(
             request,
             "groups",

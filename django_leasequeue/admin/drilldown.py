@@ -8,6 +8,7 @@ clock did is dated when it did it, and stands where somebody wrote it down.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import date, datetime, timedelta
 from typing import Any, Final
 
@@ -31,8 +32,6 @@ FORMATS: Final = ("Y", "YEAR_MONTH_FORMAT", "MONTH_DAY_FORMAT")
 class LogChangeList(BoundedChangeList):
     """A list of transitions whose dates are stretches of the log."""
 
-    model_admin: Any
-
     def get_filters(self, request: Any) -> Any:
         levels = [self.params.get(level, "1") for level in LEVELS]
         if not all(level.isdecimal() and len(level) <= 4 for level in levels):
@@ -53,12 +52,18 @@ class LogChangeList(BoundedChangeList):
         rows = super().get_queryset(request, exclude_parameters)
         lives = vars(request).get("leasequeue_lives")
         limited = self.model_admin.tenants_for(request) is not None
-        self.looked_at = None
         if lives or not (self.query or limited or LOOSE & self.params.keys()):
             return rows
         log = TaskTransition.objects.using(rows.db).filter(**self.stretch)
         bounded, self.looked_at = last_positions(rows, log)
         return bounded
+
+    def notes(self) -> Iterator[str]:
+        """What the page doesn't show, and how to get there."""
+        told = list(super().notes())
+        yield from told
+        if told:
+            yield gettext("Choose a date to look further back.")
 
     def dates(self) -> dict[str, Any]:
         """What Django's template for drill-downs shows: the years, months or days to choose."""

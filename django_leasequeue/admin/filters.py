@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Final
 
@@ -11,14 +11,17 @@ from django.db.models import F, Q, QuerySet, Value
 from django.db.models.functions import Coalesce
 from django.db.models.lookups import Exact
 from django.http import HttpRequest
-from django.utils.translation import gettext_lazy as _
+from django.utils.formats import number_format
+from django.utils.translation import gettext, gettext_lazy as _
 
-from ..models import DeadLetter
+from ..models import DeadLetter, Task
+from ..overview.counting import queues
 from ..story import VANISHED
 from ..transitions import Kind, State
 from .timeline import OUTCOMES
 
 VALUES_MAX: Final = 100  # a filter that must be scrolled for ever helps nobody; the search does
+DUE_MAX: Final = 10_000  # that come due by time, looked through for what is leased
 READ_MAX: Final = 2_000  # rows, the newest, whose values are offered
 STATES: Final[dict[str, Any]] = {
     State.READY: _("ready"),
@@ -55,7 +58,7 @@ def values(request: HttpRequest, model_admin: Any) -> dict[str, set[str]]:
     if "leasequeue_values" not in known:
         filters = [f for f in model_admin.list_filter if issubclass(f, ValueFilter)]
         columns = {f.parameter_name: f.by for f in filters}
-        rows = model_admin.get_queryset(request).order_by("-pk")
+        rows = model_admin.get_queryset(request).order_by(*model_admin.get_ordering(request))
         read = list(rows.values_list(*columns.values())[:READ_MAX])
         found = map(set, zip(*read, strict=True)) if read else (set() for _ in columns)
         known["leasequeue_values"] = dict(zip(columns, found, strict=True))
@@ -145,6 +148,7 @@ class StateFilter(admin.SimpleListFilter):
     """Where a task stands by the clock; the dead ones stand on their own page."""
 
     title, parameter_name = _("state"), "state"
+    notes: Sequence[str] = ()
 
     def __init__(self, request: HttpRequest, *args: Any) -> None:
         super().__init__(request, *args)
@@ -160,6 +164,12 @@ class StateFilter(admin.SimpleListFilter):
             return queryset
         if self.value() not in STATES:
             return queryset.none()
+        if self.value() == State.LEASED:
+            vars(request)["leasequeue_found"] = True
+            found, cut = leased(queryset.db, self.now, request.GET.get("in_queue"))
+            told = gettext("Looked for among the first %s of each queue that come due by time.")
+            self.notes = [told % number_format(cut)] if cut else []
+            return queryset.filter(pk__in=found)
         return queryset.filter(standing_at(self.value(), self.now))
 
     def choices(self, changelist: Any) -> Iterator[Any]:
@@ -168,13 +178,34 @@ class StateFilter(admin.SimpleListFilter):
             yield {"selected": False, "query_string": self.letters, "display": _("dead letters")}
 
 
+def leased(using: str, now: datetime, queue: str | None) -> tuple[list[int], int]:
+    """The numbers of what is leased, in *queue* or all of them.
+
+    They have no index of their own, which every claim would pay for. But a queue's leases end
+    soon, compared with what is scheduled: they are near the front of what comes due by time.
+
+    Returns:
+        The numbers, and how many of a queue were looked at, where there were more; else 0.
+    """
+    names = [queue] if queue else queues(using)
+    few = DUE_MAX // max(1, len(names))
+    tasks = Task.objects.using(using).filter(lane="later", visible_at__gt=now)
+    found: list[int] = []
+    cut = 0
+    for name in names:
+        first = tasks.filter(queue=name).order_by("visible_at", "seq")
+        rows = list(first.values_list("pk", "state")[: few + 1])
+        cut = few if len(rows) > few else cut
+        found += [number for number, state in rows if state == State.LEASED]
+    return found, cut
+
+
 def standing_at(state: str | None, now: datetime) -> Q:
     """Which of the tasks that aren't dead stand so at *now*, in words that the indexes have."""
     late = Q(lane="later", visible_at__lte=now)
     return {
         State.READY: Q(lane="now") | late,
         State.SCHEDULED: Q(lane="later", state=State.READY, visible_at__gt=now),
-        State.LEASED: Q(lane="later", state=State.LEASED, visible_at__gt=now),
     }[State(state or "")]
 
 

@@ -26,8 +26,7 @@ BAR_HEIGHT: Final = 20
 class Group:
     """Dead letters of the task function *path* whose last errors have *error* in common.
 
-    ``number`` is one of them; ``trend`` says how many died in each stretch of the last day, the
-    oldest first.
+    ``trend`` says how many died in each stretch of the last day, the oldest first.
     """
 
     path: str
@@ -35,7 +34,6 @@ class Group:
     count: int
     oldest: datetime
     newest: datetime
-    number: int
     trend: Sequence[int]
     query: str
 
@@ -70,10 +68,9 @@ def groups_of(letters: QuerySet[Any], now: datetime, changelist: ChangeList) -> 
         count=Count("pk"),
         oldest=Min("visible_at"),
         newest=Max("visible_at"),
-        number=Max("pk"),
         **{f"died_{n}": Count("pk", filter=stretch(n, now)) for n in range(STRETCHES)},
     )
-    found = rows.order_by("-count", "path", "number")[: GROUPS_MAX + 1]
+    found = rows.order_by("-count", "path", "fingerprint")[: GROUPS_MAX + 1]
     return [group(row, changelist) for row in found]
 
 

@@ -6,7 +6,7 @@ Server-rendered, the plots too: it works without scripts, and nothing comes from
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Final
 from urllib.parse import urlencode
@@ -21,7 +21,7 @@ from django.utils.translation import gettext, gettext_lazy as _
 
 from ..models import DeadLetter, Pause, Task
 from ..overview import DAY, HOUR, Overview, QueueView, Verdict, overview
-from ..overview.counting import COUNTED_MAX
+from ..overview.counting import Counts
 from ..overview.rates import WHAT, Rates
 from ..overview.verdicts import RECENT_SECONDS
 from ..overview.wording import number, span
@@ -48,6 +48,12 @@ NAMES: Final = {
     Verdict.CATCHING_UP: _("Catching up"),
     Verdict.PAUSED: _("Paused"),
     Verdict.HEALTHY: _("Healthy"),
+}
+STANDINGS: Final = {  # and the filter of the list of tasks; the dead have a list of their own
+    "visible": (_("Visible"), "ready"),
+    "scheduled": (_("Scheduled"), "scheduled"),
+    "leased": (_("Leased"), "leased"),
+    "dead": (_("Dead"), ""),
 }
 TITLES: Final = {
     "arrivals": _("Arrivals"),
@@ -92,9 +98,9 @@ class Panel:
     oldest: str
     tenants: Sequence[Any]
     more_tenants: int
+    counts: Sequence[tuple[Any, str, str, str]]
     lines: Sequence[Line]
     exact: bool
-    links: dict[str, str]
     pause: str
 
     @property
@@ -113,14 +119,17 @@ class OverviewAdmin(ReadOnlyTaskAdmin):
     """The page of all queues. To limit whose tasks are counted, override ``tenants_for``."""
 
     def get_urls(self) -> list[URLPattern]:
-        return [
+        """The page and its two questions: there is nothing behind it to look at one by one."""
+        name = f"{self.opts.app_label}_{self.opts.model_name}"
+        asks = [
             path(
                 f"{verb}/",
                 self.admin_site.admin_view(partial(self.switch_view, verb)),
-                name=f"{self.opts.app_label}_{self.opts.model_name}_{verb}",
+                name=f"{name}_{verb}",
             )
             for verb in ("pause", "resume")
-        ] + super().get_urls()
+        ]
+        return asks + [url for url in super().get_urls() if url.name == f"{name}_changelist"]
 
     def has_pause_permission(self, request: HttpRequest) -> bool:
         """A pause stops all tenants' tasks: not for those who may see some of them only."""
@@ -149,7 +158,6 @@ class OverviewAdmin(ReadOnlyTaskAdmin):
             width=WIDTH,
             height=HEIGHT,
             refresh=REFRESH_SECONDS,
-            counted=COUNTED_MAX,
             is_refreshed="refresh" in request.GET,
             pauses=self.link(request, Pause, "changelist"),
             tasks=self.link(request, Task, "changelist"),
@@ -169,7 +177,13 @@ class OverviewAdmin(ReadOnlyTaskAdmin):
             for view in seen.queues
             if view.held.tenants or any(rates.counts for rates in view.rates)
         ]
-        return Overview(using=seen.using, now=seen.now, queues=own, workers=seen.workers)
+        names = {view.name for view in own}
+        serving = [
+            replace(worker, queues=tuple(name for name in worker.queues if name in names))
+            for worker in seen.workers
+            if names.intersection(worker.queues)
+        ]
+        return Overview(using=seen.using, now=seen.now, queues=own, workers=serving)
 
     def panel(self, request: HttpRequest, seen: Overview, view: QueueView) -> Panel:
         tenants = [counts for counts in view.held.tenants if counts.tenant]
@@ -179,27 +193,28 @@ class OverviewAdmin(ReadOnlyTaskAdmin):
             view=view,
             name=NAMES[view.verdict],
             oldest="-" if view.oldest is None else span(view.oldest),
-            tenants=[
-                (counts, span((seen.now - counts.since).total_seconds()) if counts.since else "-")
-                for counts in tenants[:TENANTS_MAX]
-            ],
+            tenants=[self.tenant(seen, view, counts) for counts in tenants[:TENANTS_MAX]],
             more_tenants=max(0, len(tenants) - TENANTS_MAX),
             lines=list(lines(view.rates)),
             exact=all(rates.exact for rates in view.rates),
-            links=self.links(request, view.name),
+            counts=list(self.counts(request, view)),
             pause=address if self.has_pause_permission(request) else "",
         )
 
-    def links(self, request: HttpRequest, queue: str) -> dict[str, str]:
-        """Where each of the queue's counts is told task by task, as far as the user may see it."""
-        tasks = self.link(request, Task, "changelist")
-        dead = self.link(request, DeadLetter, "changelist")
-        found = {
-            state: f"{tasks}?{urlencode({'in_queue': queue, 'state': state})}" if tasks else ""
-            for state in ("ready", "scheduled", "leased")
-        }
-        found["dead"] = f"{dead}?{urlencode({'in_queue': queue})}" if dead else ""
-        return found
+    def tenant(self, seen: Overview, view: QueueView, counts: Counts) -> dict[str, str]:
+        """A tenant's line in the table of its queue."""
+        told = {name: view.held.told(name, counts) for name in STANDINGS}
+        oldest = span((seen.now - counts.since).total_seconds()) if counts.since else "-"
+        return told | {"name": counts.tenant, "oldest": oldest}
+
+    def counts(self, request: HttpRequest, view: QueueView) -> Iterator[tuple[Any, str, str, str]]:
+        """Each count's name, what it is, its class, and where it is told task by task."""
+        for name, (title, state) in STANDINGS.items():
+            model = Task if state else DeadLetter
+            query = {"in_queue": view.name} | ({"state": state} if state else {})
+            page = self.link(request, model, "changelist")
+            css = "dead" if name == "dead" and view.total.dead else ""
+            yield title, view.held.told(name), css, page and f"{page}?{urlencode(query)}"
 
     def switch_view(self, verb: str, request: HttpRequest) -> HttpResponse:
         """Ask, and then pause or resume the queue that the address names."""
@@ -287,4 +302,6 @@ class PauseAdmin(ReadOnlyTaskAdmin):
     list_display_links = None
 
     def allowed(self, request: HttpRequest, rows: QuerySet[Any]) -> QuerySet[Any]:
-        return rows.using(self.using()).exclude(queue=GATE)
+        """A pause is of all tenants, and its reason may name any: so all of them, or none."""
+        here = rows.using(self.using()).exclude(queue=GATE)
+        return here if self.tenants_for(request) is None else here.none()

@@ -10,9 +10,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db.models import Count, Exists, OuterRef, Q, QuerySet
+from django.db.models import Count, Q, QuerySet
 
-from ..models import Task, dead_at
+from ..batches import would_stay
+from ..models import Task
 from ..policy import gap_of
 from ..transitions import State
 from .verbs import TOLD_MAX, SelectionForm
@@ -37,10 +38,10 @@ class Kind:
         return self.path.rpartition(".")[2]
 
 
-def kinds_of(tasks: QuerySet[Task]) -> list[Kind]:
-    """The kinds of *tasks*, which know where they stand, the most frequent first."""
+def kinds_of(tasks: QuerySet[Task], now: datetime) -> list[Kind]:
+    """The kinds of *tasks*, the most frequent first."""
     rows = tasks.order_by().values("queue", "path", "fingerprint")
-    leased = Count("pk", filter=Q(standing=State.LEASED))
+    leased = Count("pk", filter=Q(state=State.LEASED, visible_at__gt=now))
     rows = rows.annotate(count=Count("pk"), leased=leased, keyed=Count("dedupe_key"))
     return [Kind(**row) for row in rows.order_by("-count", "queue", "path", "fingerprint")]
 
@@ -68,7 +69,7 @@ def rehearse(
 ) -> Rehearsal:
     count = sum(kind.count for kind in kinds)
     at_stake = "rate" in form.fields and any(kind.keyed for kind in kinds)  # of a redrive only
-    stay = key_taken(tasks, now).count() if at_stake else 0
+    stay = would_stay(tasks, now) if at_stake else 0
     rate = form.cleaned_data.get("rate")
     return Rehearsal(
         moves=count - stay,
@@ -77,10 +78,3 @@ def rehearse(
         kinds=kinds[:TOLD_MAX],
         more=len(kinds) > TOLD_MAX,
     )
-
-
-def key_taken(letters: QuerySet[Task], now: datetime) -> QuerySet[Task]:
-    """Those of *letters* whose dedupe key a live task has."""
-    same = {name: OuterRef(name) for name in ("queue", "tenant")}
-    holders = Task.objects.using(letters.db).filter(live_key=OuterRef("dedupe_key"), **same)
-    return letters.filter(Exists(holders.exclude(dead_at(now))), dedupe_key__isnull=False)

@@ -11,7 +11,6 @@ from django.conf import settings
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.utils import unquote
-from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
@@ -22,10 +21,10 @@ from django.utils.translation import gettext, gettext_lazy as _, override
 
 from ..batches import go_on
 from ..models import Batch, DeadLetter, Effect, Task, TaskTransition
-from ..transitions import Kind, TaskRecord
+from ..transitions import Kind, State, TaskRecord
 from ..validation import as_life
 from .access import ReadOnlyTaskAdmin, of_own_id, positions
-from .bounds import BoundedPaginator, TaskChangeList, UnreadChangeList, newest
+from .bounds import FILTERED_MAX, BoundedPaginator, TaskChangeList, UnreadChangeList, newest
 from .filters import told as narrowed_by
 from .importable import is_gone
 from .rehearsal import by_queue, kinds_of, rehearse
@@ -65,10 +64,14 @@ class TaskPagesAdmin(ReadOnlyTaskAdmin):
         """Whether *story* belongs to these pages."""
         return True
 
+    def held(self, request: HttpRequest) -> QuerySet[Any]:
+        """The tasks of this list, whosever they are."""
+        raise NotImplementedError
+
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        rows: QuerySet[Any] = super().get_queryset(request)
-        rows = rows.annotate(standing=state_at(self.now(request)))
-        return rows.defer("payload", "details")
+        rows = self.allowed(request, self.held(request)).order_by(*self.get_ordering(request))
+        standing: QuerySet[Any] = rows.annotate(standing=state_at(self.now(request)))
+        return standing.defer("payload", "details")
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
@@ -83,17 +86,11 @@ class TaskPagesAdmin(ReadOnlyTaskAdmin):
             log = TaskTransition.objects.using(queryset.db).filter(life=life).order_by("id")
             named += log.values_list("pk", flat=True)[:1]
         if named or life:
+            vars(request)["leasequeue_found"] = True
             return queryset.filter(pk__in=named), False
-        found, distinct = super().get_search_results(request, queryset, search_term)
-        return self.newest(request, found), distinct
+        return super().get_search_results(request, queryset, search_term)
 
-    def newest(self, request: HttpRequest, rows: QuerySet[Any]) -> QuerySet[Any]:
-        """*rows*, of a large table only the newest: no index helps to find or to order them."""
-        bounded = newest(rows, self.get_queryset(request), self.until_field)
-        vars(request)["leasequeue_bounded"] = bounded is not None
-        return rows if bounded is None else bounded
-
-    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[TaskChangeList]:
         # What is sent in isn't answered with the list.
         return UnreadChangeList if request.method == "POST" else TaskChangeList
 
@@ -288,9 +285,10 @@ class TaskPagesAdmin(ReadOnlyTaskAdmin):
     ) -> HttpResponse:
         """Say what will happen. A selection across pages is carried as such, not task by task:
         Django refuses forms of more than 1000 fields."""
-        standing = tasks.annotate(standing=state_at(self.now(request)))
-        meant = standing.filter(standing__in=verb.states)
-        kinds = kinds_of(meant)
+        meant = tasks if State.LEASED in verb.states else tasks.filter(self.dead(request))
+        counted = newest(meant, self.held(request), self.until_field, FILTERED_MAX)
+        first = meant.order_by(*self.get_ordering(request))
+        kinds = kinds_of(counted, self.now(request))
         count = sum(kind.count for kind in kinds)
         numbers = request.POST.getlist(ACTION_CHECKBOX_NAME)
         return self.page(
@@ -305,9 +303,12 @@ class TaskPagesAdmin(ReadOnlyTaskAdmin):
             numbers=numbers[:1] if across else numbers,
             checkbox=ACTION_CHECKBOX_NAME,
             count=count,
+            is_cut=counted is not meant,
             leased=sum(kind.leased for kind in kinds),
             queues=by_queue(kinds),
-            rehearsal=rehearse(meant, kinds, self.now(request), form) if form.is_valid() else None,
-            tasks=meant.order_by("-seq").defer("payload", "details")[:TOLD_MAX],
+            rehearsal=rehearse(counted, kinds, self.now(request), form)
+            if form.is_valid()
+            else None,
+            tasks=first.defer("payload", "details")[:TOLD_MAX],
             more=max(0, count - TOLD_MAX),
         )

@@ -45,8 +45,9 @@ class TaskAdmin(TaskPagesAdmin):
         log = TaskTransition.objects.using(self.using()).order_by("-pk")
         return log.values_list("pk", flat=True).first() or 0
 
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Task]:
-        return super().get_queryset(request).exclude(self.dead(request))
+    def held(self, request: HttpRequest) -> QuerySet[Task]:
+        """See TaskPagesAdmin."""
+        return Task.objects.using(self.using()).exclude(self.dead(request))
 
     @admin.display(description=_("state"), ordering="visible_at")
     def standing(self, task: Task) -> str:

@@ -23,7 +23,7 @@ from django.utils.translation import (
 
 from ..batches import ALIVE, BUSY, LEFT, begin, stayed
 from ..models import Batch
-from ..policy import RATE_MAX, RATE_MIN
+from ..policy import RATE_MAX, RATE_MIN, gap_of
 from ..transitions import State
 from .wording import to_the_second
 
@@ -161,7 +161,8 @@ def told(batch: Batch) -> str:
     if not verb.then or not batch.moved:
         return str(moved)
     if batch.next_at and batch.moved > 1:
-        due = gettext("One after the other, until %s.") % to_the_second(batch.next_at)
+        last_at = batch.next_at - gap_of(batch.rate)
+        due = gettext("One after the other, until %s.") % to_the_second(last_at)
         return f"{moved} {due}"
     return f"{moved} {verb.then % batch.queues}"
 

@@ -77,17 +77,17 @@ def overview(
     now = store.now()
     happened = [rates.rates(using, now, window, tenants) for window in windows]
     pauses, everyone = store.pauses(), workers(using)
-    names = only if only is not None else known(using, happened[0], pauses, everyone)
+    names = sorted(known(using, happened[0], pauses, everyone) if only is None else set(only))
     views = [
         view(
             name,
-            counting.held(using, name, now, tenants),
+            counting.held(using, name, now, tenants, queues=len(names)),
             [of.get(name, Rates(window=w)) for of, w in zip(happened, windows, strict=True)],
             serving(name, everyone),
             pauses.get(name),
             now,
         )
-        for name in sorted(set(names))
+        for name in names
     ]
     visible_to = [within(worker, tenants) for worker in everyone]
     return Overview(using=using, now=now, queues=views, workers=visible_to)
@@ -129,7 +129,7 @@ def view(
     oldest = (now - total.since).total_seconds() if total.since else None
     facts = Facts(
         visible=total.visible,
-        more="visible" in held.cut,
+        told=held.told("visible"),
         leased=total.leased,
         oldest=oldest,
         workers=len(staff),

@@ -29,14 +29,14 @@ class Verdict(StrEnum):
 class Facts:
     """What the verdict on a queue depends on.
 
-    ``more``: there are more visible tasks than were counted.
+    ``told`` is the number of visible tasks for people, where it is no count of all.
     ``oldest`` is how long the oldest visible task has waited, in seconds; None: there is none.
     ``arrived``, ``done``, ``failed`` and ``lapsed`` are counts of the last ten minutes; ``threads``
     those of the ``workers`` that are alive and serve it.
     """
 
     visible: int = 0
-    more: bool = False
+    told: str = ""
     leased: int = 0
     oldest: float | None = None
     workers: int = 0
@@ -142,5 +142,4 @@ def behind(facts: Facts) -> tuple[Verdict, str]:
 
 def waiting(facts: Facts) -> dict[str, str]:
     """How many wait, and how long the oldest has."""
-    count = f"{facts.visible}+" if facts.more else str(facts.visible)
-    return {"count": count, "span": span(facts.oldest or 0)}
+    return {"count": facts.told or str(facts.visible), "span": span(facts.oldest or 0)}

@@ -22,7 +22,7 @@ from django_leasequeue import signals
 from django_leasequeue.batches import go_on, unfinished
 from django_leasequeue.lease import Lease
 from django_leasequeue.queue import Queue
-from django_leasequeue.retention import BATCH_ROWS, Walk
+from django_leasequeue.retention import BATCH_ROWS, Walk, prune_batches
 from django_leasequeue.stores.base import REFUSED
 from django_leasequeue.transitions import Kind
 
@@ -103,6 +103,9 @@ class Upkeep:
             if batch := unfinished(self.store.using):
                 go_on(batch, seconds=PAUSE_SECONDS_MIN, wait=False)
             rows, more = self.walk.step(batch=self.batch) if self.walk else (0, False)
+            if not more:
+                rows += (gone := prune_batches(self.store.using, self.retention))
+                more = gone > 0
         except OUTAGE as error:
             logger.warning("upkeep failed, to be tried again: %s", " ".join(str(error).split()))
             return OUTAGE_PAUSE_SECONDS

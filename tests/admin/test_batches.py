@@ -8,7 +8,10 @@ import pytest
 
 from django_leasequeue import Queue, batches
 from django_leasequeue.admin.access import ReadOnlyTaskAdmin
+from django_leasequeue.admin.wording import to_the_second
 from django_leasequeue.models import Batch, DeadLetter, Task
+from django_leasequeue.retention import prune_batches
+from django_leasequeue.transitions import Kind
 from django_leasequeue.worker.upkeep import Upkeep
 from tests.admin.desk import Desk, MakeDesk, a_dead_letter, number, poll, states
 
@@ -160,10 +163,11 @@ def test_a_rate_spreads_them(desk: Desk, emails: Queue) -> None:
 
     said = desk.redrive(*letters, rate="0.1")
 
-    assert said.startswith("3 redriven. One after the other, until ")
     due = (
         Task.objects.using(emails.using).order_by("visible_at").values_list("visible_at", flat=True)
     )
+    last = to_the_second(due[2])
+    assert said == f"3 redriven. One after the other, until {last}."
     gaps = [later - due[0] for later in due]
     assert gaps == [timedelta(0), timedelta(seconds=10), timedelta(seconds=20)]
 
@@ -183,8 +187,8 @@ def test_a_rate_holds_over_slices(desk: Desk, emails: Queue, slices_of_two: None
 
 
 def test_a_dry_run_moves_nothing_and_tells_what_would_stay(desk: Desk, emails: Queue) -> None:
-    for id in "abc":
-        a_dead_letter(emails, id, dedupe_key=id)
+    for id, key in (("a", "a"), ("b", "b"), ("c", "c"), ("d", "a")):
+        a_dead_letter(emails, id, dedupe_key=key)
     emails.enqueue({}, id="twin", dedupe_key="b")
     until = desk.ask(0, across=True).context["form"]["until"].value()
 
@@ -193,10 +197,27 @@ def test_a_dry_run_moves_nothing_and_tells_what_would_stay(desk: Desk, emails: Q
     )
 
     rehearsal = answer.context["rehearsal"]
-    assert (rehearsal.moves, rehearsal.stay) == (2, 1)
-    assert states(emails, "a", "b", "c") == ["dead"] * 3
+    assert (rehearsal.moves, rehearsal.stay) == (2, 2)
+    assert states(emails, *"abcd") == ["dead"] * 4
     assert not Batch.objects.using(emails.using).exists()
     assert 'value="0.5"' in answer.content.decode()
+
+
+def test_a_batch_is_forgotten_when_the_last_of_its_tasks_stories_may_be(
+    desk: Desk, emails: Queue
+) -> None:
+    for id in "abc":
+        a_dead_letter(emails, id)
+    desk.redrive(0, across=True)
+    store, rows = emails.store, batches.items_of(Batch.objects.using(emails.using).get())
+    store.clock.advance(30)  # type: ignore[union-attr]
+
+    kept = prune_batches(emails.using, {Kind.ACKED: 5, Kind.CANCELLED: 86400, Kind.DUPLICATE: 1})
+    assert (kept, rows.count()) == (0, 3)
+    Batch.objects.using(emails.using).update(done_at=store.now() - timedelta(days=2))
+    gone = [prune_batches(emails.using, {Kind.CANCELLED: 86400}, size=2) for _ in range(4)]
+    assert (gone, rows.count()) == ([2, 1, 1, 0], 0)
+    assert not Batch.objects.using(emails.using).exists()
 
 
 def test_without_the_right_there_are_no_batches_and_none_goes_on(

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from django_leasequeue import Queue
 from django_leasequeue.admin import bounds
-from tests.admin.desk import Desk, a_dead_letter, ids_of
+from django_leasequeue.admin.access import ReadOnlyTaskAdmin
+from django_leasequeue.testing.clock import START
+from tests.admin.desk import Desk, a_dead_letter, ids_of, poll, states
 
 NOTE = "rows only"
 
@@ -14,7 +18,8 @@ NOTE = "rows only"
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two rows are many."""
-    monkeypatch.setattr(bounds, "TASKS_MAX", 2)
+    monkeypatch.setattr(bounds, "SEARCHED_MAX", 2)
+    monkeypatch.setattr(bounds, "FILTERED_MAX", 2)
     monkeypatch.setattr(bounds, "POSITIONS_MAX", 2)
 
 
@@ -55,6 +60,56 @@ def test_letters_are_searched_among_those_that_died_last(desk: Desk, emails: Que
     assert ids_of(desk.rows(q="of stock")) == ["d", "c"]
     assert ids_of(desk.rows(q="a")) == ["a"], "its id"
     assert ids_of(desk.rows()) == ["d", "c", "b", "a"]
+
+
+@pytest.mark.usefixtures("large")
+def test_what_a_filter_hits_is_listed_of_the_newest_and_moved_of_all(
+    desk: Desk, emails: Queue
+) -> None:
+    for id in "abcd":
+        a_dead_letter(emails, id, tenant="acme" if id in "ac" else "rival")
+        emails.store.clock.advance(1)  # type: ignore[union-attr]
+
+    listed = desk.page(of_tenant="acme")
+
+    assert ids_of(listed.context["cl"].result_list) == ["c"]
+    assert NOTE in listed.content.decode()
+    desk.redrive(0, across=True, path=f"{desk.url('changelist')}?of_tenant=acme")
+    assert states(emails, *"abcd") == ["ready", "dead", "ready", "dead"]
+
+
+@pytest.mark.usefixtures("large")
+def test_what_runs_is_found_however_old_it_is(
+    tasks: Desk, emails: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ReadOnlyTaskAdmin, "now", lambda self, request: START)
+    emails.enqueue({}, id="runs")
+    poll(emails)
+    for id in "abcd":
+        emails.enqueue({}, id=id, run_after=timedelta(days=1))
+
+    found = tasks.page(state="leased")
+    monkeypatch.setattr("django_leasequeue.admin.filters.DUE_MAX", 2)
+    some = tasks.page(state="leased", in_queue="emails")
+
+    assert ids_of(found.context["cl"].result_list) == ["runs"]
+    assert NOTE not in found.content.decode()
+    assert ids_of(some.context["cl"].result_list) == ["runs"]
+    assert "the first 2 of each queue" in some.content.decode()
+
+
+@pytest.mark.parametrize("most", [0, 9], ids=["many", "few"])
+def test_letters_that_nobody_wrote_down_are_among_the_others(
+    desk: Desk, tasks: Desk, emails: Queue, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr("django_leasequeue.admin.access.UNWRITTEN_MAX", most)
+    a_dead_letter(emails, "written down")
+    emails.enqueue({}, id="by the clock", max_attempts=1)
+    poll(emails)
+    emails.enqueue({}, id="waits")
+
+    assert set(ids_of(desk.rows())) == {"written down", "by the clock"}
+    assert ids_of(tasks.rows()) == ["waits"]
 
 
 @pytest.mark.usefixtures("large")

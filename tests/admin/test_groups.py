@@ -67,7 +67,7 @@ def test_a_group_is_redriven_as_a_whole(desk: Desk, emails: Queue) -> None:
     group = page.context["groups"][0]
 
     path = f"{desk.url('changelist')}{group.query}"
-    said = desk.redrive(group.number, across=True, path=path)
+    said = desk.redrive(0, across=True, path=path)
 
     assert said.startswith("3 redriven")
     assert f'formaction="{path}"'.replace("&", "&amp;") in page.content.decode()

@@ -170,6 +170,8 @@ def test_tenants_limit_what_is_counted_and_shown(
     text = answer.content.decode()
     assert "of acme" in text
     assert "mallory" not in text
+    emails.pause(by="mallory", reason="mallory's")
+    assert not desk.at("pause").rows()
     assert switch(desk, "pause", confirmed="yes").status_code == 403
 
 
@@ -190,6 +192,14 @@ def test_an_empty_site_is_told_how_to_begin(desk: Desk, emails: Queue, settings:
 
     assert "There is no queue yet" in text
     assert "manage.py leasequeue_worker" in text
+
+
+def test_there_is_nothing_behind_the_page_to_be_opened_by_number(desk: Desk, emails: Queue) -> None:
+    emails.pause(by="ada", reason="of others")
+    [pause] = Pause.objects.using(emails.using).exclude(queue="")
+
+    for place in ("change", "history", "delete"):
+        assert desk.client.get(f"{desk.url('changelist')}{pause.pk}/{place}/").status_code == 404
 
 
 def test_the_page_renews_itself_only_when_asked(desk: Desk, emails: Queue) -> None:

@@ -57,7 +57,7 @@ def test_the_list_counts_what_is_alike(emails: Queue) -> None:
         (2, "shop.mail", "no order #"),
         (1, "shop.mail", "worker vanished"),
     ]
-    assert text.splitlines()[0].split() == ["count", "queue", "task", "newest", "oldest", "error"]
+    assert text.splitlines()[0].split() == ["COUNT", "QUEUE", "TASK", "NEWEST", "OLDEST", "ERROR"]
     assert "no order #" in text
 
 
@@ -106,7 +106,7 @@ def test_one_is_shown_with_its_attempts_and_without_its_payload(emails: Queue) -
 
     assert "w1" in text
     assert "no order 7" in text
-    assert facts["failures"][0]["error"]["summary"] == "no order 7"
+    assert facts["attempts"][0]["error"]["summary"] == "no order 7"
     assert dead(emails, "show", facts["life"]) == text
     assert "s3cret" not in text + json.dumps(facts)
 
@@ -135,10 +135,19 @@ def test_what_matches_is_redriven_on_record(emails: Queue) -> None:
 
 
 def test_a_dry_run_moves_nothing(emails: Queue) -> None:
-    bury(emails, "a", "no")
+    """Of letters that share a key one would move; where a task has it already, none."""
+    for id, key in (("a", "k"), ("b", "k"), ("c", "taken"), ("d", None)):
+        bury(emails, id, "no", dedupe_key=key)
+    emails.enqueue({}, id="twin", dedupe_key="taken")
 
-    assert dead(emails, "redrive", "--all", "--dry-run") == "dry run: True, selected: 1\n"
-    assert ready(emails) == []
+    told = dead(emails, "redrive", "--all", "--dry-run")
+
+    assert told == "dry run: True, would move: 2, would stay: 2\n"
+    assert dead(emails, "discard", "--all", "--dry-run") == "dry run: True, would move: 4\n"
+    assert ready(emails) == ["twin"]
+    with pytest.raises(SystemExit):
+        dead(emails, "redrive", "--all", "--yes")
+    assert Batch.objects.using(emails.using).get().moved == 2
 
 
 def test_what_stays_is_told_and_is_an_exit_status(emails: Queue) -> None:
@@ -197,3 +206,20 @@ def test_a_call_that_cant_be_meant_moves_nothing(
 
     assert ready(emails) == []
     assert not Batch.objects.using(emails.using).exists()
+
+
+def test_every_database_of_ours_is_asked(settings: Any) -> None:
+    settings.TASKS = {
+        alias: settings.TASKS["default"] | {"QUEUES": [], "OPTIONS": {"using": alias}}
+        for alias in ALIASES
+    }
+    for alias in ALIASES:
+        bury(Queue("emails", using=alias, policy=QueuePolicy(max_attempts=1)), alias, "no")
+    out = io.StringIO()
+
+    call_command("leasequeue", "dead", "list", "--each", "--json", stdout=out)
+    call_command("leasequeue", "dead", "show", ALIASES[-1], stdout=io.StringIO())
+    call_command("leasequeue", "dead", "redrive", "--all", "--yes", stdout=io.StringIO())
+
+    assert {row["id"] for row in json.loads(out.getvalue())} == set(ALIASES)
+    assert [Batch.objects.using(alias).get().moved for alias in ALIASES] == [1] * len(ALIASES)

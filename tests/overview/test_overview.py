@@ -58,8 +58,10 @@ def test_of_many_tasks_some_are_counted_and_that_is_said(
 
     held = counting.held(queue.using, "mail", clock.now())
 
-    assert held.total.visible == 6
+    assert held.total.visible >= 6
     assert held.cut == frozenset({"visible"})
+    assert held.told("visible").strip("~+") == str(held.total.visible) != held.told("visible")
+    assert held.told("dead") == "0"
 
 
 def test_behind_the_bound_the_oldest_is_known_all_the_same(
@@ -118,6 +120,18 @@ def test_what_happened_is_counted_minute_by_minute(queue: Queue, clock: FakeCloc
     assert sum(told.of("arrivals")) == 3
     assert told.per_minute("arrivals", seconds=120) == 1.5
     assert rates.rates(queue.using, clock.now(), HOUR, ["another tenant"]) == {}
+
+
+def test_the_last_attempt_of_an_adopted_task_lapsed_it_did_not_fail(
+    queue: Queue, clock: FakeClock
+) -> None:
+    queue.enqueue({})
+    queue.claim(worker="w")
+    queue.adopt(worker="w")
+
+    told = rates.rates(queue.using, clock.now() + timedelta(seconds=1), HOUR)["mail"]
+
+    assert (told.total("failures"), told.total("lapses")) == (0, 1)
 
 
 def test_of_a_long_log_a_spread_sample_is_read_and_that_is_said(

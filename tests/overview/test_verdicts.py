@@ -21,9 +21,9 @@ CASES = [
         "3 tasks wait, no worker is there for this queue.",
     ),
     (
-        Facts(visible=5001, more=True, oldest=2),
+        Facts(visible=5001, told="~5001", oldest=2),
         Verdict.STUCK,
-        "5001+ tasks wait, no worker is there for this queue.",
+        "~5001 tasks wait, no worker is there for this queue.",
     ),
     (
         Facts(visible=1, oldest=700, **BUSY),

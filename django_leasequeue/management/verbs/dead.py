@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from argparse import ArgumentParser
-from collections.abc import Callable, Iterator
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Any, Final, TextIO
 
 from django.core.management.base import BaseCommand, CommandError
-from django.core.serializers.json import DjangoJSONEncoder
 from django.db.models import Count, Max, Min, Q, QuerySet
 from django.template.defaultfilters import pluralize
 
 from django_leasequeue import batches
-from django_leasequeue.conf import backends, parse
-from django_leasequeue.management.terminal import who
 from django_leasequeue.models import Batch, DeadLetter, dead_at
-from django_leasequeue.records import DeadLetter as Letter
 from django_leasequeue.stores import store_for
-from django_leasequeue.story import VANISHED, dead_letter
+from django_leasequeue.story import VANISHED
 from django_leasequeue.validation import as_life
+
+from ..terminal import (
+    DATABASE,
+    JSON,
+    REMARKS,
+    Verb,
+    argument,
+    databases,
+    local,
+    remarks,
+    table,
+    verb,
+    write_json,
+)
+from .task import tell
 
 HELP: Final = "Dead letters: list them, show one, redrive or discard many."
 EPILOG: Final = (
@@ -31,67 +41,116 @@ SOME_STAYED: Final = 3
 SECONDS_PER_STEP: Final = 0.5  # between two looks at the progress
 BAR_CHARACTERS: Final = 40
 
+PLACE: Final = (
+    argument("--queue", metavar="NAME"),
+    argument("--tenant", metavar="NAME", help="'' for those without one."),
+    *(JSON, DATABASE),
+)
+FILTERS: Final = (
+    argument("--id", action="append", metavar="ID", help="May be given several times."),
+    argument("--task", metavar="PATH", help="Dotted path of the task function."),
+    argument("--error", metavar="TEXT", help="In the error's line, as the list shows it."),
+    argument("--lost", action="store_true", help="Only those whose workers all vanished."),
+    argument("--failed", action="store_true", help="Only those that failed."),
+    argument("--older-than", type=float, metavar="HOURS"),
+    argument("--newer-than", type=float, metavar="HOURS"),
+)
+MOVING: Final = (
+    *(*PLACE, *FILTERS, *REMARKS),
+    argument("--all", action="store_true", help="Without any filter: all of them."),
+    argument("--dry-run", action="store_true", help="Say how many; move nothing."),
+    argument("--yes", action="store_true", help="Don't ask first."),
+)
+NAMED: Final = (
+    *("queue", "tenant", "id", "task", "error", "lost", "failed", "older_than", "newer_than"),
+)
+
+
+@verb(
+    "What stopped: counted by task and error, or one by one.",
+    *(*PLACE, *FILTERS),
+    argument("--each", action="store_true", help="One by one, the newest first."),
+    argument("--limit", type=int, default=50, help="Lines, at most (50)."),
+    argument("--exit-code", action="store_true", help="Exit with 3 if there are any."),
+)
+def list_(command: BaseCommand, asked: Namespace) -> None:
+    told = one_by_one if asked.each else grouped
+    places = databases(asked.database)
+    rows = [row for using in places for row in told(matching(using, asked), asked.limit)]
+    rows = rows[: asked.limit]
+    if asked.json:
+        write_json(command, rows)
+    elif rows:
+        shown = [[text_of(value) for value in row.values()] for row in rows]
+        command.stdout.write("\n".join(table([name.upper() for name in rows[0]], shown)))
+    else:
+        command.stdout.write("no dead letters")
+    if rows and asked.exit_code:
+        sys.exit(SOME_STAYED)
+
+
+@verb(
+    "One dead letter with every attempt; no payload.",
+    argument("id", help="Its id, or its life."),
+    *PLACE,
+)
+def show(command: BaseCommand, asked: Namespace) -> None:
+    found = [
+        (using, letter.life)
+        for using in databases(asked.database)
+        for letter in named(matching(using, asked, id=None), asked.id)
+    ]
+    if not found:
+        raise CommandError(f"no dead letter {asked.id!r}")
+    if len(found) > 1:
+        raise CommandError(f"several places have {asked.id!r}: give --queue and --tenant")
+    [(using, life)] = found
+    tell(command, using, life, Namespace(json=asked.json, payload=False, traceback=True))
+
+
+def named(letters: QuerySet[DeadLetter], id: str) -> list[DeadLetter]:
+    life = as_life(id)
+    return list(letters.filter(task_id=id)[:2]) or (list(letters.filter(life=life)) if life else [])
+
+
+@verb(
+    "Make them ready again.",
+    *MOVING,
+    argument("--rate", type=float, metavar="N", help="At most N a second."),
+)
+def redrive(command: BaseCommand, asked: Namespace) -> None:
+    move(command, "redrive", asked)
+
+
+@verb("Cancel them.", *MOVING)
+def discard(command: BaseCommand, asked: Namespace) -> None:
+    move(command, "cancel", asked)
+
+
+ACTS: Final[Mapping[str, Verb]] = {
+    "list": list_,
+    "show": show,
+    "redrive": redrive,
+    "discard": discard,
+}
+
 
 def add_arguments(parser: ArgumentParser) -> None:
     """See the package."""
     parser.epilog = EPILOG
     acts = parser.add_subparsers(dest="act", required=True, metavar="ACT")
-    lists = acts.add_parser("list", help="What stopped: counted by task and error, or one by one.")
-    add_filters(lists)
-    lists.add_argument("--each", action="store_true", help="One by one, the newest first.")
-    lists.add_argument("--limit", type=int, default=50, help="Lines, at most (50).")
-    lists.add_argument("--exit-code", action="store_true", help="Exit with 3 if there are any.")
-    shows = acts.add_parser("show", help="One dead letter with every attempt; no payload.")
-    shows.add_argument("id", help="Its id, or its life.")
-    add_place(shows)
-    for name, told in (("redrive", "Make them ready again."), ("discard", "Cancel them.")):
-        act = acts.add_parser(name, help=told)
-        add_filters(act)
-        act.add_argument("--all", action="store_true", help="Without any filter: all of them.")
-        act.add_argument("--dry-run", action="store_true", help="Say how many; move nothing.")
-        act.add_argument("--yes", action="store_true", help="Don't ask first.")
-        act.add_argument("--by", metavar="NAME", help="Who, for the record (the shell's user).")
-        act.add_argument("--reason", metavar="TEXT", default="", help="Why, for the record.")
-        if name == "redrive":
-            act.add_argument("--rate", type=float, metavar="N", help="At most N a second.")
-
-
-def add_place(parser: ArgumentParser) -> None:
-    parser.add_argument("--queue", metavar="NAME")
-    parser.add_argument("--tenant", metavar="NAME", help="'' for those without one.")
-    parser.add_argument("--database", metavar="ALIAS", help="Default: that of the first backend.")
-    parser.add_argument("--json", action="store_true", help="For scripts.")
-
-
-def add_filters(parser: ArgumentParser) -> None:
-    add_place(parser)
-    parser.add_argument("--id", action="append", metavar="ID", help="May be given several times.")
-    parser.add_argument("--task", metavar="PATH", help="Dotted path of the task function.")
-    parser.add_argument(
-        "--error", metavar="TEXT", help="In the error's line, as the list shows it."
-    )
-    parser.add_argument(
-        "--lost", action="store_true", help="Only those whose workers all vanished."
-    )
-    parser.add_argument("--failed", action="store_true", help="Only those that failed.")
-    parser.add_argument("--older-than", type=float, metavar="HOURS")
-    parser.add_argument("--newer-than", type=float, metavar="HOURS")
+    for name, act in ACTS.items():
+        act.add_arguments(acts.add_parser(name, help=act.HELP, description=act.HELP))
 
 
 def run(command: BaseCommand, *, act: str, **options: Any) -> None:
     """See the package."""
-    using = options["database"] or next((parse(*each).using for each in backends()), "default")
-    acts: dict[str, Callable[..., None]] = {
-        "list": list_letters,
-        "show": show,
-        "redrive": move,
-        "discard": move,
-    }
-    acts[act](command, using, act=act, **options)
+    ACTS[act].run(command, **options)
 
 
-def matching(using: str, options: dict[str, Any]) -> QuerySet[DeadLetter]:
-    """The dead letters that *options* ask for."""
+def matching(using: str, asked: Namespace, **instead: Any) -> QuerySet[DeadLetter]:
+    """The dead letters in *using* that are asked for."""
+    options = vars(asked) | instead
     now = store_for(using).now()
     wanted = {
         "queue": options["queue"],
@@ -114,28 +173,14 @@ def matching(using: str, options: dict[str, Any]) -> QuerySet[DeadLetter]:
     return letters
 
 
-def in_words(options: dict[str, Any]) -> str:
-    """The filters of *options*, for the record."""
-    names = ("queue", "tenant", "id", "task", "error", "lost", "failed", "older_than", "newer_than")
-    asked = {name.replace("_", "-"): options[name] for name in names}
+def in_words(asked: Namespace) -> str:
+    """The filters that are asked for, for the record."""
+    given = {name.replace("_", "-"): getattr(asked, name) for name in NAMED}
     return " ".join(
         f"--{name}" if value is True else f"--{name} {value}"
-        for name, value in asked.items()
+        for name, value in given.items()
         if value is not None and value is not False
     )
-
-
-def list_letters(
-    command: BaseCommand, using: str, *, each: bool, limit: int, exit_code: bool, **options: Any
-) -> None:
-    letters = matching(using, options)
-    rows = list(one_by_one(letters, limit) if each else grouped(letters, limit))
-    if options["json"]:
-        write_json(command, rows)
-    else:
-        command.stdout.write(table(rows) if rows else "no dead letters")
-    if rows and exit_code:
-        sys.exit(SOME_STAYED)
 
 
 def grouped(letters: QuerySet[DeadLetter], limit: int) -> Iterator[dict[str, Any]]:
@@ -165,92 +210,43 @@ def one_by_one(letters: QuerySet[DeadLetter], limit: int) -> Iterator[dict[str, 
         }
 
 
-def show(command: BaseCommand, using: str, *, id: str, **options: Any) -> None:
-    letters = matching(using, options)
-    found = list(letters.filter(task_id=id)[:2]) or list(by_life(letters, id))
-    if not found:
-        raise CommandError(f"no dead letter {id!r} in {using!r}")
-    if len(found) > 1:
-        raise CommandError(f"several queues or tenants have {id!r}: give --queue and --tenant")
-    store, [task] = store_for(using), found
-    letter = dead_letter(task.record, store.history([task.life]), store.now())
-    if options["json"]:
-        write_json(command, facts_of(letter) | {"queue": task.queue})
-    else:
-        command.stdout.write(told(task.queue, letter))
+def text_of(value: Any) -> str:
+    return local(value) if hasattr(value, "isoformat") else str(value)
 
 
-def by_life(letters: QuerySet[DeadLetter], text: str) -> QuerySet[DeadLetter]:
-    life = as_life(text)
-    return letters.filter(life=life) if life else letters.none()
-
-
-def facts_of(letter: Letter) -> dict[str, Any]:
-    return {
-        "life": letter.life,
-        "id": letter.id,
-        "tenant": letter.tenant,
-        "task": letter.path,
-        "attempts": letter.attempts,
-        "error": letter.error,
-        "dead since": letter.at,
-        "failures": [
-            {
-                "round": attempt.round,
-                "attempt": attempt.attempt,
-                "token": attempt.token,
-                "worker": attempt.worker,
-                "started": attempt.started_at,
-                "ended": attempt.ended_at,
-                "outcome": attempt.outcome,
-                "error": attempt.error,
-            }
-            for attempt in letter.failures
-        ],
-    }
-
-
-def told(queue: str, letter: Letter) -> str:
-    facts = facts_of(letter)
-    failures = facts.pop("failures")
-    lines = [f"queue: {queue}", *(f"{name}: {shown(value)}" for name, value in facts.items()), ""]
-    last = failures[-1]["error"] if failures else None
-    for failure in failures:
-        failure["error"] = (failure["error"] or {}).get("summary", "")
-    trace = last and (last.get("traceback") or last.get("message"))
-    return "\n".join([*lines, table(failures), *(["", trace] if trace else [])])
-
-
-def move(command: BaseCommand, using: str, *, act: str, **options: Any) -> None:
-    chosen = in_words(options)
-    if bool(chosen) == options["all"]:
+def move(command: BaseCommand, verb: str, asked: Namespace) -> None:
+    chosen = in_words(asked)
+    if bool(chosen) == asked.all:
         raise CommandError("say which by a filter, or --all")
-    letters = matching(using, options)
-    count = letters.count()
-    if options["dry_run"]:
-        answer(command, options, {"dry run": True, "selected": count})
+    every = {using: matching(using, asked) for using in databases(asked.database)}
+    letters = {using: found for using, found in every.items() if found.exists()} or every
+    if asked.dry_run:
+        answer(command, asked, {"dry run": True} | rehearsal(verb, letters.values()))
         return
-    if count and not options["yes"] and not agreed(f"{act} {count} dead letter{pluralize(count)}"):
+    count = sum(found.count() for found in letters.values())
+    if count and not asked.yes and not agreed(f"{verb} {count} dead letter{pluralize(count)}"):
         raise CommandError("nothing was moved")
-    batch = batches.begin(
-        letters,
-        verb="cancel" if act == "discard" else act,
-        by=who(options["by"]),
-        reason=options["reason"],
-        chosen=chosen or "--all",
-        rate=options.get("rate"),
-        letters=True,
-    )
-    batch = with_progress(batch, sys.stderr)
-    skipped = dict(batches.reasons(batch))
-    answer(
-        command,
-        options,
-        {"batch": batch.pk, "moved": batch.moved, "skipped": batch.skipped},
-        skipped,
-    )
-    if batch.skipped:
+    how = remarks(asked) | {"reason": asked.reason or "", "rate": getattr(asked, "rate", None)}
+    begun = [
+        batches.begin(found, verb=verb, chosen=chosen or "--all", letters=True, **how)
+        for found in letters.values()
+    ]
+    for batch in begun:
+        done = with_progress(batch, sys.stderr)
+        told = {"batch": done.pk, "moved": done.moved, "skipped": done.skipped}
+        answer(command, asked, told, dict(batches.reasons(done)))
+        batch.skipped = done.skipped
+    if any(batch.skipped for batch in begun):
         sys.exit(SOME_STAYED)
+
+
+def rehearsal(verb: str, letters: Any) -> dict[str, int]:
+    """How many would move, and how many would stay for their key's sake."""
+    selected = sum(found.count() for found in letters)
+    if verb != "redrive":
+        return {"would move": selected}
+    stay = sum(batches.would_stay(found, store_for(found.db).now()) for found in letters)
+    return {"would move": selected - stay, "would stay": stay}
 
 
 def agreed(question: str) -> bool:
@@ -274,33 +270,13 @@ def with_progress(batch: Batch, stream: TextIO) -> Batch:
 
 def answer(
     command: BaseCommand,
-    options: dict[str, Any],
+    asked: Namespace,
     facts: dict[str, Any],
     skipped: dict[str, int] | None = None,
 ) -> None:
-    if options["json"]:
+    if asked.json:
         write_json(command, facts | ({"why": skipped} if skipped else {}))
         return
-    command.stdout.write(", ".join(f"{name}: {shown(value)}" for name, value in facts.items()))
+    command.stdout.write(", ".join(f"{name}: {value}" for name, value in facts.items()))
     for why, count in (skipped or {}).items():
         command.stdout.write(f"{count:>8} stayed: {why}")
-
-
-def write_json(command: BaseCommand, value: Any) -> None:
-    command.stdout.write(json.dumps(value, cls=DjangoJSONEncoder, ensure_ascii=False, indent=2))
-
-
-def table(rows: list[dict[str, Any]]) -> str:
-    """*rows* in columns, each as wide as it has to be."""
-    lines = [list(rows[0]), *([shown(value) for value in row.values()] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in lines
-    )
-
-
-def shown(value: Any) -> str:
-    if hasattr(value, "isoformat"):
-        return str(value.isoformat(sep=" ", timespec="seconds"))
-    return "" if value is None else str(value)

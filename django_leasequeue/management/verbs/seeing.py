@@ -28,6 +28,7 @@ STATUS: Final = (
     *("IN/MIN", "DONE/MIN", "FAILED/MIN", "LAPSED/MIN", "WORKERS"),
 )
 WORKERS: Final = ("WORKER", "HOST", "PID", "UP", "SEEN", "QUEUES", "DOING")
+STANDINGS: Final = ("visible", "scheduled", "leased", "dead")
 CLEAR: Final = "\x1b[H\x1b[2J"
 TROUBLE: Final = {Verdict.STUCK: 3, Verdict.BEHIND: 2}
 
@@ -99,7 +100,7 @@ def row_of(queue: QueueView) -> Sequence[str]:
     about = "" if queue.rates[0].exact else "~"
     return (
         *(queue.name, str(queue.verdict)),
-        *counts_of(queue, queue.total),
+        *map(queue.held.told, STANDINGS),
         "-" if queue.oldest is None else span(queue.oldest),
         *(number(rate) + about for rate in per_minute(queue).values()),
         str(len(queue.workers)),
@@ -108,12 +109,8 @@ def row_of(queue: QueueView) -> Sequence[str]:
 
 def tenant_row(now: datetime, queue: QueueView, counts: Counts) -> Sequence[str]:
     oldest = ago(counts.since, now) if counts.since else "-"
-    return (f"  {counts.tenant}", "", *counts_of(queue, counts), oldest, *("",) * 5)
-
-
-def counts_of(queue: QueueView, counts: Counts) -> Iterator[str]:
-    for name in ("visible", "scheduled", "leased", "dead"):
-        yield f"{getattr(counts, name)}{'+' if name in queue.held.cut else ''}"
+    told = [queue.held.told(name, counts) for name in STANDINGS]
+    return (f"  {counts.tenant}", "", *told, oldest, *("",) * 5)
 
 
 def per_minute(queue: QueueView) -> dict[str, float]:

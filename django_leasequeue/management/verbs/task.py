@@ -36,7 +36,11 @@ ACTS: Final = frozenset({Kind.ENQUEUED, Kind.DUPLICATE, Kind.REDRIVEN, Kind.CANC
     *(JSON, DATABASE),
 )
 def task(command: BaseCommand, asked: Namespace) -> None:
-    using, life = found(asked)
+    tell(command, *found(asked), asked)
+
+
+def tell(command: BaseCommand, using: str, life: UUID, asked: Namespace) -> None:
+    """The story of *life*; as JSON, with payload or tracebacks where that is asked for."""
     store = store_for(using)
     held, now = store.find(life), store.now()
     history = with_the_clock(held, store.history([life]), now)

@@ -14,9 +14,9 @@ from django.db import IntegrityError, ProgrammingError, connection, transaction
 from django.db.migrations.executor import MigrationExecutor
 
 from django_leasequeue import batches
-from django_leasequeue.models import Task
+from django_leasequeue.models import Batch, Task
 from django_leasequeue.records import ALL as EVERY_TENANT, Depth
-from django_leasequeue.retention import Walk
+from django_leasequeue.retention import Walk, prune_batches
 from django_leasequeue.stores.base import Finish
 from django_leasequeue.stores.postgres import PostgresStore
 from django_leasequeue.transitions import ENDED, REPEATED, fold_all
@@ -146,6 +146,8 @@ def test_the_site_goes_on_with_batches(store: PostgresStore) -> None:
         batch = batches.unfinished("default")
         assert batch
         assert batches.go_on(batch, seconds=10).moved == 1
+        Batch.objects.update(done_at=batch.at - timedelta(days=1))
+        assert [prune_batches("default", ALL) for _ in range(3)] == [1, 1, 0]
 
 
 def test_who_was_not_granted_to_does_not_prune(store: PostgresStore) -> None:

@@ -26,13 +26,14 @@ UNREACHED: Final = (DatabaseError, InterfaceError)
 @register()
 def check_backends(app_configs: Any, **kwargs: Any) -> Iterator[CheckMessage]:
     """The OPTIONS and QUEUES of our backends, and their databases' settings."""
+    useless = {"hint": "Whatever uses it raises until it is put right.", "id": "leasequeue.E001"}
     for alias, why in broken_backends():
-        yield Error(f"TASKS[{alias!r}]: {why}", id="leasequeue.E001")
+        yield Error(f"TASKS[{alias!r}]: {why}", **useless)
     for alias, config in backends():
         try:
             options = parse(alias, config)
         except ImproperlyConfigured as error:
-            yield Error(str(error), id="leasequeue.E001")
+            yield Error(str(error), **useless)
         else:
             yield from check_databases(alias, options)
             yield from check_policies(alias, options)
@@ -108,6 +109,7 @@ def check_databases(alias: str, options: Options) -> Iterator[CheckMessage]:
         if using is not None and using not in connections:
             yield Error(
                 f"TASKS[{alias!r}]: OPTIONS[{option!r}] is {using!r}, which is not in DATABASES",
+                hint=f"DATABASES has {', '.join(connections)}.",
                 id="leasequeue.E002",
             )
     if options.using in connections:
@@ -137,34 +139,25 @@ def check_transactions(connection: BaseDatabaseWrapper) -> Iterator[CheckMessage
 
 
 @register(Tags.database)
-def check_locking(
+def check_servers(
     app_configs: Any, databases: Sequence[str] | None = None, **kwargs: Any
 ) -> Iterator[CheckMessage]:
-    """Whether claims can step over locked rows; asks the server, so only where Django may."""
+    """What only the server knows; it is asked only where Django may."""
     with suppress(ImproperlyConfigured):  # check_backends says what is wrong
-        for alias, config in backends():
-            using = parse(alias, config).using
-            if using in (databases or ()):
+        asked = {alias: parse(alias, config) for alias, config in backends()}
+        asked = {a: options for a, options in asked.items() if options.using in (databases or ())}
+        for using in dict.fromkeys(options.using for options in asked.values()):
+            with suppress(*UNREACHED):  # Django says so itself
                 yield from check_skip_locked(connections[using])
+                yield from check_migrations(using)
+        for alias, options in asked.items():
+            with suppress(*UNREACHED):
+                yield from check_listening(alias, options)
 
 
 def check_skip_locked(connection: BaseDatabaseWrapper) -> Iterator[CheckMessage]:
     if lack := lack_of_skip_locked(connection):
         yield Error(lack, hint="MariaDB 10.6 has it, and MySQL 8.0.1.", id="leasequeue.E004")
-
-
-@register(Tags.database)
-def check_servers(
-    app_configs: Any, databases: Sequence[str] | None = None, **kwargs: Any
-) -> Iterator[CheckMessage]:
-    """What only the server knows: whether notifications arrive, and whether the tables are new."""
-    with suppress(ImproperlyConfigured):
-        for alias, config in backends():
-            options = parse(alias, config)
-            if options.using in (databases or ()):
-                with suppress(*UNREACHED):  # Django says so itself
-                    yield from check_listening(alias, options)
-                    yield from check_migrations(options.using)
 
 
 def check_listening(alias: str, options: Options) -> Iterator[CheckMessage]:

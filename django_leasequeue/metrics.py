@@ -36,6 +36,10 @@ from .overview.rates import WHAT
 BUCKETS: Final = (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 900, 3600)
 UNREACHED: Final = (DatabaseError, InterfaceError)
 STATES: Final = ("visible", "scheduled", "leased", "dead")
+COUNTED: Final = (  # the signals that a method of Metrics hears
+    *("attempt_ended", "task_retried", "task_dead", "task_redriven"),
+    *("task_duplicate", "lease_lost"),
+)
 
 
 class QueueCollector(Collector):
@@ -61,32 +65,18 @@ class QueueCollector(Collector):
                 connections.close_all()
 
     def gauges(self) -> Iterator[GaugeMetricFamily]:
-        held = GaugeMetricFamily(
-            "leasequeue_tasks",
-            "Held tasks; counted up to 5,001.",
-            labels=["database", "queue", "state"],
-        )
-        oldest = GaugeMetricFamily(
-            "leasequeue_oldest_visible_age_seconds",
+        up = gauge("database_up", "Whether it could be asked just now.")
+        held = gauge("tasks", "Held tasks; counted up to 5,001.", "queue", "state")
+        oldest = gauge(
+            "oldest_visible_age_seconds",
             "How long the oldest visible task has waited; 0 where none does.",
-            labels=["database", "queue"],
+            "queue",
         )
-        rate = GaugeMetricFamily(
-            "leasequeue_events_per_minute",
-            "Over the last hour, estimated on a busy log.",
-            labels=["database", "queue", "event"],
+        rate = gauge(
+            "events_per_minute", "Over the last hour, estimated on a busy log.", "queue", "event"
         )
-        workers = GaugeMetricFamily(
-            "leasequeue_workers",
-            "Workers alive that serve the queue.",
-            labels=["database", "queue"],
-        )
-        paused = GaugeMetricFamily(
-            "leasequeue_paused", "1 while nothing may be claimed.", labels=["database", "queue"]
-        )
-        up = GaugeMetricFamily(
-            "leasequeue_database_up", "Whether it could be asked just now.", labels=["database"]
-        )
+        workers = gauge("workers", "Workers alive that serve the queue.", "queue")
+        paused = gauge("paused", "1 while nothing may be claimed.", "queue")
         for using in served_databases():
             try:
                 seen = overview(using)
@@ -95,7 +85,7 @@ class QueueCollector(Collector):
                 continue
             up.add_metric([using], 1)
             for view in seen.queues:
-                place = [seen.using, view.name]
+                place = [using, view.name]
                 for state in STATES:
                     held.add_metric([*place, state], getattr(view.total, state))
                 oldest.add_metric(place, view.oldest or 0.0)
@@ -106,49 +96,40 @@ class QueueCollector(Collector):
         yield from (up, held, oldest, rate, workers, paused)
 
 
+def gauge(name: str, about: str, *labels: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"leasequeue_{name}", about, labels=["database", *labels])
+
+
 class Metrics:
     """Counters and histograms of this process, fed by the queue's signals."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self.duration = Histogram(
-            "leasequeue_task_duration_seconds",
-            "How long an attempt ran.",
-            ["queue", "outcome"],
-            buckets=BUCKETS,
-            registry=registry,
-        )
-        self.wait = Histogram(
-            "leasequeue_task_wait_seconds",
-            "How long a task was visible before it was claimed.",
-            ["queue"],
-            buckets=BUCKETS,
-            registry=registry,
-        )
-
         def counter(name: str, about: str, *labels: str) -> Counter:
             return Counter(f"leasequeue_{name}", about, ["queue", *labels], registry=registry)
 
+        def histogram(name: str, about: str, *labels: str) -> Histogram:
+            named = ["queue", *labels]
+            return Histogram(f"leasequeue_{name}", about, named, buckets=BUCKETS, registry=registry)
+
+        self.duration = histogram("task_duration_seconds", "How long an attempt ran.", "outcome")
+        self.wait = histogram(
+            "task_wait_seconds", "How long a task was visible before it was claimed."
+        )
         self.attempts = counter("attempts", "How attempts ended.", "outcome")
         self.lapses = counter("lapses", "Leases that ran out, as written down here.")
         self.deaths = counter("deaths", "Tasks that became dead letters, likewise.")
         self.redrives = counter("redrives", "Dead letters made ready again.")
         self.duplicates = counter("duplicates", "Enqueues that met a held id or a live key.")
         self.refused = counter("refused_calls", "Calls on leases that weren't live.", "reason")
-        self.connect()
-
-    def connect(self) -> None:
-        signals.attempt_ended.connect(self.attempt_ended)
-        signals.task_retried.connect(self.task_retried)
-        signals.task_dead.connect(self.task_dead)
-        signals.task_redriven.connect(self.task_redriven)
-        signals.task_duplicate.connect(self.task_duplicate)
-        signals.lease_lost.connect(self.lease_lost)
+        for name in COUNTED:
+            getattr(signals, name).connect(getattr(self, name))
 
     def attempt_ended(self, lease: Lease, outcome: str, seconds: float, **_: Any) -> None:
-        waited = max(0.0, (lease.leased_at - lease.visible_since).total_seconds())
         self.attempts.labels(lease.queue, outcome).inc()
-        self.duration.labels(lease.queue, outcome).observe(seconds)
-        self.wait.labels(lease.queue).observe(waited)
+        if seconds:  # what was given back, or lost before it began, says nothing of how long
+            waited = max(0.0, (lease.leased_at - lease.visible_since).total_seconds())
+            self.duration.labels(lease.queue, outcome).observe(seconds)
+            self.wait.labels(lease.queue).observe(waited)
 
     def task_retried(self, queue: str, error: Any, **_: Any) -> None:
         if error is None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,11 +28,9 @@ def ours(queues: list[str], **options: Any) -> dict[str, Any]:
 
 
 def found() -> list[tuple[str | None, str]]:
-    return [
-        (error.id, error.msg)
-        for error in run_checks(databases=ALIASES)
-        if str(error.id).startswith("leasequeue")
-    ]
+    ours = [each for each in run_checks(databases=ALIASES) if "leasequeue" in str(each.id)]
+    assert all(error.hint for error in ours)
+    return [(error.id, error.msg) for error in ours]
 
 
 def test_a_queue_inherits_what_it_does_not_say_itself() -> None:
@@ -245,6 +245,14 @@ def test_a_queue_named_twice_in_one_database_is_doubted(settings: Any) -> None:
 
 
 @pytest.mark.django_db(databases=ALIASES)
+def test_pending_migrations_are_told_once_a_database(settings: Any) -> None:
+    settings.TASKS = {"a": ours(["mail"]), "b": ours(["orders"])}
+    MigrationRecorder(connections["default"]).record_unapplied("leasequeue", "0007_erase")
+
+    assert [id for id, _ in found()] == ["leasequeue.W007"]
+
+
+@pytest.mark.django_db(databases=ALIASES)
 def test_a_wait_that_outlasts_a_lease_is_doubted(
     settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -297,6 +305,14 @@ def test_pending_migrations_are_named_but_to_who_is_about_to_make_them(
 
     assert (id, "0007_erase" in message) == ("leasequeue.W007", True)
     assert found() == []
+
+
+def test_each_check_has_an_id_of_its_own_that_the_docs_explain() -> None:
+    page = Path(__file__).resolve().parents[2] / "docs/production.md"
+    explained = re.findall(r"^\| `(?:leasequeue\.)?([EW]\d+)`", page.read_text(), re.MULTILINE)
+
+    said = re.findall(r'"leasequeue\.([EW]\d+)"', Path(checks.__file__).read_text())
+    assert sorted(explained) == sorted(said)
 
 
 @pytest.mark.django_db

@@ -11,7 +11,7 @@ from django.db import connections
 from django.db.backends.base import base
 
 from django_leasequeue import Queue
-from django_leasequeue.checks import check_locking
+from django_leasequeue.checks import check_servers
 from tests.conftest import on_databases
 from tests.databases import ALIASES, on_all
 from tests.waiting import in_thread
@@ -59,7 +59,7 @@ def test_a_system_check_names_the_version(old_site: Site, settings: Any) -> None
     backend = settings.TASKS[old_site.alias]
     settings.TASKS = {"default": backend}
 
-    [error] = check_locking(None, databases=["mariadb"])
+    [error] = check_servers(None, databases=["mariadb"])
 
     assert f"MariaDB {version}, has no SKIP LOCKED" in error.msg
 

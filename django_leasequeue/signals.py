@@ -1,12 +1,12 @@
-"""What happened to a task, for a site's own receivers.
+"""What happened to a task, for a site's own receivers: docs/signals-and-logging.md.
 
 Each is sent at most once, after the move was committed, by the process that wrote it down, with
-``send_robust``: a receiver that raises is logged by Django and doesn't disturb the queue.
+``send_robust``: a receiver that raises is logged by Django and doesn't disturb the queue. Connect
+without a ``sender``: it is whichever class of this package wrote the move down.
 
 Arguments of the first three: ``using`` (database alias), ``queue``, ``tenant``, ``id``, ``life``
 (UUID), ``attempt``, ``token``, ``worker``, ``error`` (mapping with type, message, traceback,
-summary; None where the worker vanished). Connect without a ``sender``: it is whichever class of
-this package wrote the move down.
+summary; None where the worker vanished).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 RUN = python3 -m example_project
 
-.PHONY: help demo reset smoke test chaos soak bench micro acceptance nightly million mutants mutmut screenshots scale lint types format matrix constraints ci
+.PHONY: help demo reset smoke test chaos soak bench micro acceptance nightly million mutants mutmut screenshots messages scale lint types format matrix constraints ci
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-12s %s\n", $$1, $$2}' Makefile
@@ -42,6 +42,9 @@ million:  ## Verify a million tasks, and say what that takes; ARGS=20000 for few
 
 screenshots:  ## Walk through the admin in Chromium, and renew the pictures of the docs
 	$(RUN) screenshots
+
+messages:  ## Bring the catalogues of translations up to date with the sources, and compile them
+	$(RUN) messages
 
 scale:  ## Fill DATABASE_URL, an empty PostgreSQL, with a large queue; measure the pages on it
 	python manage.py scale seed && python manage.py scale measure

@@ -30,6 +30,7 @@ MODULES: Final = {
     "soak": "tests.chaos.soak",
     "bench": "benchmarks",
     "screenshots": "tests.browser",
+    "messages": "tests.messages",
     "tox": "tox",
 }
 EXTRAS: Final = {command: {"demo", "test"} for command in MODULES} | {

@@ -91,7 +91,7 @@ class ErrorFilter(ValueFilter):
 class LostFilter(admin.SimpleListFilter):
     """Whether any attempt said why, or every one just vanished."""
 
-    title, parameter_name = _("how"), "how"
+    title, parameter_name = _("cause"), "how"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
         return [("failed", _("failed")), ("lost", _("only ever lost"))]
@@ -106,7 +106,7 @@ class LostFilter(admin.SimpleListFilter):
 class AgeFilter(admin.SimpleListFilter):
     """How long they have been dead."""
 
-    title, parameter_name = _("dead since"), "dead"
+    title, parameter_name = _("age"), "dead"
     spans: ClassVar = {
         "hour": (_("the last hour"), timedelta(hours=1)),
         "day": (_("the last 24 hours"), timedelta(days=1)),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from io import BytesIO
 from pathlib import Path
 from typing import Final
@@ -28,6 +29,7 @@ KEYWORDS: Final = {
     **dict.fromkeys(("npgettext", "npgettext_lazy"), ((1, "c"), 2, 3)),
 }
 PARTS: Final = re.compile(r"%\(\w+\)[sd]|%[sd]|<[^>]+>")
+NEVER: Final = datetime(1970, 1, 1, tzinfo=UTC)
 # The rest of a header, instants and names, would change with each renewal, or say nothing.
 HEADER: Final = re.compile(
     rb'^"(?!Language:|Plural-Forms|MIME-Version|Content-T)[A-Z][\w-]+: .*\\n"\n', re.M
@@ -78,6 +80,7 @@ def renew(language: str, sources: Catalog) -> Catalog:
     catalog.fuzzy = False
     catalog.header_comment = f"# django-leasequeue in {Locale.parse(language).english_name}."
     catalog.update(sources, update_header_comment=False)
+    catalog.creation_date = catalog.revision_date = NEVER  # else the compiled file has today's
     text = BytesIO()
     write_po(text, catalog, width=100, include_lineno=False, ignore_obsolete=True)
     path_of(language).parent.mkdir(parents=True, exist_ok=True)

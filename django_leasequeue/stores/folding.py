@@ -390,8 +390,10 @@ class FoldingStore(Store):
                 return False
             note = json_text({"by": by, "reason": reason})
             done = replace(history[-1], kind=Kind.ERASED, at=now, visible_at=None, data=note)
-            self.append(held, replace(done, position=0, id=None, payload=None))
             self.rewrite([blanked(row) for row in history if row != blanked(row)])
+            # A rebuild that had read the log before that may have brought the task back.
+            held = held or next(iter(self.lock(life=life)), None)
+            self.append(held, replace(done, position=0, id=None, payload=None))
         return True
 
 

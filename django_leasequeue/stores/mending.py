@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from functools import partial
 from typing import Any, Final
+from uuid import UUID
 
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, connections, transaction
 from django.db.models import QuerySet
 
 from ..drift import Drift, Finding, Story
 from ..failure import fingerprint
-from ..models import Task
+from ..models import Task, TaskTransition
 from ..transitions import State, TaskRecord
 from .projection import stories
 
 MENDABLE: Final = frozenset({Drift.MISSING, Drift.EXTRA, Drift.DIFFERS})
 TAKEN: Final = "not mended: another task holds its id or its key; cancel that one first"
+# Its lock is that of erasing, too: see migration 0007. The site's role may not lock rows of the log.
+AS_PRUNING_DOES: Final = """
+SELECT pg_advisory_xact_lock(
+           hashtext('leasequeue_prune'), 'leasequeue_transition'::regclass::oid::integer)
+"""
 UNLOGGED: Final = "kept: cancel it, or say --delete-unlogged"
 
 
@@ -43,8 +49,9 @@ class Mending:
         """Make the rows that *findings* are about what the log folds into; what was done of each.
 
         Who is moving a task meanwhile is waited for, and read; nobody begins to before the commit.
-        No move begins on a row that is missing.
+        No move but an erasure begins on a row that is missing.
         """
+        self.exclude_erasures({finding.life for finding in findings if finding.life})
         seqs = {finding.seq or 0 for finding in findings if finding.drift in MENDABLE}
         held = self.rows.filter(pk__in=seqs).order_by("pk").select_for_update()
         there = {row.seq for row in held}
@@ -60,6 +67,15 @@ class Mending:
             else finding
             for finding in findings
         ]
+
+    def exclude_erasures(self, lives: Collection[UUID]) -> None:
+        """Wait for those under way; who erases one of *lives* from here on waits."""
+        if connections[self.using].vendor == "postgresql":
+            with connections[self.using].cursor() as cursor:
+                cursor.execute(AS_PRUNING_DOES)
+        else:
+            log: QuerySet[TaskTransition] = QuerySet(TaskTransition, using=self.using)
+            list(log.filter(life__in=lives).select_for_update().values_list("pk"))
 
     def mend_one(self, finding: Finding, seq: int, story: Story | None, there: bool) -> Finding:
         if story and not story.legible:

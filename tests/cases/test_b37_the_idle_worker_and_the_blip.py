@@ -95,6 +95,25 @@ def test_a_server_that_takes_no_writes_is_waited_for(
         assert not worker.failed
 
 
+def test_what_runs_while_the_server_takes_no_writes_is_recorded_afterwards(
+    postgres: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """G42: under its one lease."""
+    monkeypatch.setitem(connections.settings["default"], "CONN_MAX_AGE", None)
+    result = postgres.enqueue(tasks.wait_at_the_gate)
+    with postgres.worker() as worker:
+        wait_for(lambda: tasks.runs == ["at the gate"])
+        with read_only("default"):
+            tasks.gate.set()
+            wait_for(lambda: bool(worker.deliveries.finishing))
+            wait_for(lambda: "read-only transaction" in caplog.text)
+        wait_for(lambda: "acked" in postgres.kinds())
+        assert not worker.failed
+
+    result.refresh()
+    assert (result.status, result.attempts) == (TaskResultStatus.SUCCESSFUL, 1)
+
+
 @contextmanager
 def read_only(alias: str) -> Iterator[None]:
     """All sessions begin anew on a database that takes no writes; none does at the end."""

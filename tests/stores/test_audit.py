@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, Final
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from django.db import connections, transaction
@@ -19,6 +19,7 @@ from django_leasequeue.management.verbs.auditing import line
 from django_leasequeue.models import Task, TaskTransition
 from django_leasequeue.records import Depth
 from django_leasequeue.stores.base import Store
+from django_leasequeue.stores.mending import Mending
 from django_leasequeue.stores.projection import Stretch
 from django_leasequeue.testing.clock import FakeClock
 from django_leasequeue.transitions import Kind
@@ -35,9 +36,10 @@ from tests.builders import (
     redriven,
 )
 from tests.databases import ALIASES, IDS, on_all
-from tests.waiting import blocked_sessions, in_thread, wait_for
+from tests.waiting import blocked, blocked_sessions, in_thread, wait_for
 
 pytestmark = pytest.mark.parametrize("alias", ALIASES, indirect=True, ids=IDS)
+SECRET: Final = '"4711-secret"'
 LONG: Final = '"' + "x" * 100 + '"'
 
 
@@ -431,4 +433,47 @@ def test_a_task_that_is_being_moved_is_mended_as_it_is_after_that(store: Store) 
     assert sorted(late.result(timeout=10)) == ["has left", "rewritten"]
     [task] = rows(store)
     assert (task["task_id"], task["state"], task["priority"]) == ("failed", "ready", 0)
+    assert found(store) == []
+
+
+def a_missing_secret(store: Store) -> UUID:
+    """The life of a task that knows one; the projection has lost it."""
+    if store.using == "sqlite":
+        pytest.skip("one writer at a time: a rebuild can't meet an erasure")
+    [task] = store.enqueue(QUEUE, [a_task(payload=SECRET)])
+    tasks(store).delete()
+    return task.life
+
+
+@on_all
+def test_a_rebuild_that_waited_behind_an_erasure_brings_nothing_back(store: Store) -> None:
+    life = a_missing_secret(store)
+
+    with transaction.atomic(using=store.using):
+        assert erased(store, life)
+        late = blocked(lambda: mended(store), store.using)
+
+    assert late.result(timeout=10) == ["restored"]
+    assert SECRET not in repr(rows(store))
+    assert found(store) == []
+
+
+@on_all
+def test_an_erasure_that_meets_a_rebuild_finds_what_that_brings_back(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    life = a_missing_secret(store)
+    plain, erasing = Mending.insert, list[Any]()
+
+    def insert(mending: Mending, missing: Any) -> None:
+        """Between the look at the log and the write."""
+        erasing.append(in_thread(lambda: erased(store, life)))
+        wait_for(lambda: blocked_sessions(store.using) > 0 or erasing[0].done())
+        plain(mending, missing)
+
+    monkeypatch.setattr(Mending, "insert", insert)
+
+    assert mended(store) == ["restored"]
+    assert erasing[0].result(timeout=10)
+    assert SECRET not in repr(rows(store))
     assert found(store) == []

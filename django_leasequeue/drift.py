@@ -7,7 +7,7 @@ where it is what the log folds into. Whatever isn't so is a drift, and has a nam
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Final
@@ -18,6 +18,7 @@ from .transitions import (
     ASIDES,
     OWN_ENDINGS,
     RULES,
+    TASK,
     Kind,
     State,
     TaskRecord,
@@ -219,7 +220,7 @@ def drifting(drift: Drift, task: TaskRecord, what: str) -> Finding:
 
 def differences(task: TaskRecord, stored: StoredTask, now: datetime) -> Iterator[str]:
     # Mostly all of it is the same, which is soon said.
-    for name in () if task == stored.record else (field.name for field in fields(TaskRecord)):
+    for name in () if task == stored.record else TASK:
         wanted, found = getattr(task, name), getattr(stored.record, name)
         if wanted != found:
             shown = name not in TOLD_BY_NAME

@@ -5,6 +5,7 @@ Nothing here changes a task: the stores do. The managers refuse what would rewri
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any, Final, NoReturn
 
@@ -15,10 +16,11 @@ from django.utils.translation import gettext_lazy as _
 
 from .failure import SUMMARY_CHARACTERS_MAX
 from .fields import ExactCharField, Instant
-from .transitions import Kind, State, TaskRecord, Transition
+from .transitions import TASK, TRANSITION, Kind, State, TaskRecord, Transition
 from .validation import CHARACTERS_MAX
 
 STORED_STATES: Final = (State.READY, State.LEASED, State.DEAD)
+COLUMNS: Final = {"id": "task_id", "position": "id"}  # of the state machine's names; else the same
 
 
 class AppendOnlyError(TypeError):
@@ -27,6 +29,11 @@ class AppendOnlyError(TypeError):
 
 def refuse(*_: Any, **__: Any) -> NoReturn:
     raise AppendOnlyError("the queue's tables are written by the queue only: use its moves")
+
+
+def told(row: models.Model, names: Iterable[str]) -> dict[str, Any]:
+    """What *row* has by the state machine's *names*."""
+    return {name: getattr(row, COLUMNS.get(name, name)) for name in names}
 
 
 class ReadOnlyQuerySet(models.QuerySet[Any]):
@@ -70,21 +77,7 @@ class TaskTransition(models.Model):
     @property
     def transition(self) -> Transition:
         """The row as the state machine knows it."""
-        return Transition(
-            kind=Kind(self.kind),
-            at=self.at,
-            life=self.life,
-            queue=self.queue,
-            tenant=self.tenant,
-            attempt=self.attempt,
-            token=self.token,
-            worker=self.worker,
-            visible_at=self.visible_at,
-            position=self.id,
-            id=self.task_id,
-            payload=self.payload,
-            data=self.data,
-        )
+        return Transition(**told(self, TRANSITION) | {"kind": Kind(self.kind)})
 
 
 class Task(models.Model):
@@ -185,29 +178,7 @@ class Task(models.Model):
     @property
     def record(self) -> TaskRecord:
         """The row as the state machine knows it."""
-        return TaskRecord(
-            seq=self.seq,
-            life=self.life,
-            queue=self.queue,
-            tenant=self.tenant,
-            id=self.task_id,
-            path=self.path,
-            payload=self.payload,
-            priority=self.priority,
-            dedupe_key=self.dedupe_key,
-            max_attempts=self.max_attempts,
-            visibility=self.visibility,
-            max_lease=self.max_lease,
-            state=State(self.state),
-            enqueued_at=self.enqueued_at,
-            visible_at=self.visible_at,
-            attempt=self.attempt,
-            token=self.token,
-            worker=self.worker,
-            leased_at=self.leased_at,
-            details=self.details,
-            last_error=self.last_error,
-        )
+        return TaskRecord(**told(self, TASK) | {"state": State(self.state)})
 
 
 def dead_at(now: datetime) -> Q:

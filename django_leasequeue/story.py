@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from .records import Attempt, DeadLetter
@@ -50,23 +51,12 @@ def started(leased: Transition, round_: int) -> Attempt:
 def ended(attempt: Attempt, end: Transition) -> Attempt:
     if attempt.ended_at is not None:
         return attempt  # a cancellation of a task whose attempt was over already
-    facts = end.facts
-    return Attempt(
-        round=attempt.round,
-        attempt=attempt.attempt,
-        token=attempt.token,
-        worker=attempt.worker,
-        started_at=attempt.started_at,
-        ended_at=end.at,
-        outcome=outcome(end, facts.get("error"), "adopted_by" in facts),
-        error=facts.get("error"),
-    )
-
-
-def outcome(end: Transition, error: object, adopted: bool) -> str:
+    error = end.facts.get("error")
     if end.kind in (Kind.LAPSED, Kind.DEAD) and not error:
-        return ADOPTED if adopted else VANISHED
-    return "failed" if error else str(end.kind)
+        outcome = ADOPTED if "adopted_by" in end.facts else VANISHED
+    else:
+        outcome = "failed" if error else str(end.kind)
+    return replace(attempt, ended_at=end.at, outcome=outcome, error=error)
 
 
 def with_the_clock(
@@ -79,8 +69,7 @@ def with_the_clock(
 
 def dead_letter(task: TaskRecord, history: Sequence[Transition], now: datetime) -> DeadLetter:
     """The dead *task* as an operator sees it, its failures attached."""
-    known = with_the_clock(task, history, now)
-    tried = attempts(known)
+    tried = attempts(with_the_clock(task, history, now))
     return DeadLetter(
         life=task.life,
         id=task.id,

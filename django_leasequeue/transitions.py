@@ -23,11 +23,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from enum import Enum, StrEnum
 from functools import lru_cache
-from typing import Any, Final, Protocol
+from typing import Any, Final
 from uuid import UUID
 
 from .errors import IllegalTransitionError, LostReason
@@ -133,6 +133,8 @@ class TaskRecord:
         return None if self.state is State.DEAD else self.dedupe_key
 
 
+TRANSITION: Final = tuple(each.name for each in fields(Transition))
+TASK: Final = tuple(each.name for each in fields(TaskRecord))
 NOT_HELD: Final = None
 HELD: Final = frozenset({State.READY, State.LEASED, State.DEAD})
 
@@ -209,6 +211,13 @@ def fold_all(transitions: Iterable[Transition]) -> TaskRecord | None:
     return task
 
 
+MICROSECOND: Final = timedelta(microseconds=1)
+ENQUEUED: Final = (
+    *("path", "priority", "dedupe_key"),
+    *("max_attempts", "visibility_us", "max_lease_us"),
+)
+
+
 def born(transition: Transition) -> TaskRecord:
     """The task that an ``enqueued`` transition begins."""
     facts = transition.facts
@@ -233,49 +242,19 @@ def born(transition: Transition) -> TaskRecord:
     )
 
 
-class Limited(Protocol):
-    """What ``enqueued_data`` reads: an admitted task, or a held one."""
+def enqueued_data(task: Any) -> str:
+    """The ``data`` of the ``enqueued`` transition that begins *task*, as ``born`` reads it.
 
-    @property
-    def path(self) -> str: ...
-    @property
-    def priority(self) -> int: ...
-    @property
-    def dedupe_key(self) -> str | None: ...
-    @property
-    def max_attempts(self) -> int: ...
-    @property
-    def visibility(self) -> timedelta: ...
-    @property
-    def max_lease(self) -> timedelta: ...
-
-
-def enqueued_data(task: Limited) -> str:
-    """The ``data`` of the ``enqueued`` transition that begins *task*, as ``born`` reads it."""
-    limits = (task.max_attempts, task.visibility, task.max_lease)
+    Args:
+        task: one that is admitted, or held.
+    """
+    limits = (task.max_attempts, task.visibility // MICROSECOND, task.max_lease // MICROSECOND)
     return data_of(task.path, task.priority, task.dedupe_key, *limits)
 
 
 @lru_cache(maxsize=1024)  # the tasks of one function mostly share it
-def data_of(
-    path: str,
-    priority: int,
-    dedupe_key: str | None,
-    max_attempts: int,
-    visibility: timedelta,
-    max_lease: timedelta,
-) -> str:
-    microsecond = timedelta(microseconds=1)
-    return json_text(
-        {
-            "path": path,
-            "priority": priority,
-            "dedupe_key": dedupe_key,
-            "max_attempts": max_attempts,
-            "visibility_us": visibility // microsecond,
-            "max_lease_us": max_lease // microsecond,
-        }
-    )
+def data_of(*values: Any) -> str:
+    return json_text(dict(zip(ENQUEUED, values, strict=True)))
 
 
 def moved(task: TaskRecord, transition: Transition, state: State) -> TaskRecord:

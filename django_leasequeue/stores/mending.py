@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import Any, Final
@@ -14,8 +14,8 @@ from django.db.models import QuerySet
 
 from ..drift import Drift, Finding, Story
 from ..failure import fingerprint
-from ..models import Task, TaskTransition
-from ..transitions import State, TaskRecord
+from ..models import COLUMNS, Task, TaskTransition
+from ..transitions import TASK, State, TaskRecord
 from .projection import stories
 
 MENDABLE: Final = frozenset({Drift.MISSING, Drift.EXTRA, Drift.DIFFERS})
@@ -112,11 +112,10 @@ class Mending:
 
 def row_of(task: TaskRecord, now: datetime) -> dict[str, Any]:
     """The columns of the projection's row of *task*."""
-    names = (field.name for field in fields(task))
-    row = {name: getattr(task, name) for name in names if name != "id"}
+    row = {COLUMNS.get(name, name): getattr(task, name) for name in TASK}
     common = fingerprint(task.last_error)
     derived = {"live_key": task.live_key, "fingerprint": common, "lane": lane(task, now)}
-    return row | derived | {"task_id": task.id}
+    return row | derived
 
 
 def lane(task: TaskRecord, now: datetime) -> str | None:

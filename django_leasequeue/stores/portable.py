@@ -23,9 +23,9 @@ from django.db.models import Count, F, Min, Q, QuerySet
 
 from ..failure import fingerprint
 from ..lease import Lease
-from ..models import Effect, Task, TaskTransition, Turn, dead_at
+from ..models import COLUMNS, Effect, Task, TaskTransition, Turn, dead_at
 from ..records import Admitted, All, Depth, EnqueuedTask, Paused
-from ..transitions import NOTHING, Kind, State, TaskRecord, Transition, as_of
+from ..transitions import NOTHING, TRANSITION, Kind, State, TaskRecord, Transition, as_of
 from . import pauses, pruning, tallies
 from .base import BATCH, REPEATS_MAX, Pruned
 from .folding import FoldingStore, move
@@ -36,15 +36,8 @@ TURNS_KEPT: Final = 1000  # claims in flight may still write places that they re
 READ_COMMITTED: Final = "read committed"
 BEAT_WAIT_MS: Final = 100  # how long a heartbeat waits for another writer of a SQLite database
 WRITTEN_ANEW: Final = (
-    "state",
-    "visible_at",
-    "attempt",
-    "token",
-    "worker",
-    "leased_at",
-    "details",
-    "last_error",
-    "live_key",
+    *("state", "visible_at", "attempt", "token", "worker"),
+    *("leased_at", "details", "last_error", "live_key"),
 )
 
 
@@ -107,20 +100,8 @@ class PortableStore(FoldingStore):
         return self.on_mysql and number(error) in CONFLICTS
 
     def log(self, transition: Transition) -> Transition:
-        row = TaskTransition(
-            life=transition.life,
-            kind=transition.kind,
-            at=transition.at,
-            queue=transition.queue,
-            tenant=transition.tenant,
-            attempt=transition.attempt,
-            token=transition.token,
-            worker=transition.worker,
-            visible_at=transition.visible_at,
-            task_id=transition.id,
-            payload=transition.payload,
-            data=transition.data,
-        )
+        names = (name for name in TRANSITION if name != "position")
+        row = TaskTransition(**{COLUMNS.get(n, n): getattr(transition, n) for n in names})
         row.save_base(using=self.using, force_insert=True)
         if transition.kind is not Kind.LEASED:
             return replace(transition, position=row.id)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, Final
@@ -20,16 +20,13 @@ from django.db.models.functions import MD5, Length
 from django.db.models.lookups import GreaterThan
 
 from ..drift import StoredTask, Story, read
-from ..models import Task, TaskTransition
-from ..transitions import Kind, State, TaskRecord, Transition
+from ..models import COLUMNS, Task, TaskTransition
+from ..transitions import TASK, TRANSITION, Kind, State, TaskRecord, Transition
 
 PAGE_ROWS: Final = 2000  # of the log, in memory at a time
 LONG_CHARACTERS: Final = 64  # a longer payload is compared by its digest
-TASK: Final = tuple(field.name for field in fields(TaskRecord))
-TRANSITION: Final = tuple(field.name for field in fields(Transition))
 KINDS: Final = {str(kind): kind for kind in Kind}  # a wrong word stays as it is, to be named
 STATES: Final = {str(state): state for state in State}
-COLUMNS: Final = {"id": "task_id", "position": "id"}  # of both tables
 
 
 @contextmanager

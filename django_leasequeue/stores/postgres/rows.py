@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any
 from uuid import UUID
 
 from ...lease import INSTANTS, Lease
 from ...records import EnqueuedTask
-from ...transitions import Kind, State, TaskRecord, Transition
+from ...transitions import TASK, Kind, State, TaskRecord, Transition
 
 Row = dict[str, Any]
-RECORD: Final = tuple(field.name for field in fields(TaskRecord))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,10 +63,9 @@ def enqueued(
 
 
 def record(row: Row) -> TaskRecord:
-    facts = {name: row[name] for name in RECORD}
-    leased_at = utc(row["leased_at"]) if row["leased_at"] else None
-    facts |= {name: utc(row[name]) for name in ("enqueued_at", "visible_at")}
-    facts["leased_at"] = leased_at
+    facts = {name: row[name] for name in TASK}
+    for name in ("enqueued_at", "visible_at", "leased_at"):
+        facts[name] = facts[name] and utc(facts[name])
     return TaskRecord(**facts | {"state": State(row["state"])})
 
 

@@ -11,15 +11,15 @@ import asyncio
 import contextlib
 import functools
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from asgiref.sync import sync_to_async
 
 from .errors import LeaseLostError, QueueUnavailableError
 from .lease import Lease
+from .operating import OperatorMixin
 from .policy import seconds
-from .polling import PollMixin
 from .records import ALL, All, DeadLetter
 
 P = ParamSpec("P")
@@ -58,16 +58,23 @@ async def whole(step: Awaitable[R], interrupt: Callable[[], None] | None = None)
         raise
 
 
-class AsyncQueueMixin(PollMixin):
-    """The async calls that are more than a step: they wait, or they page."""
+class AsyncQueueMixin(OperatorMixin):
+    """The operators' calls as steps, and the calls that are more: they wait, or they page."""
 
     @abstractmethod
     def release_many(self, leases: Sequence[Lease]) -> list[Lease]:
         """See Queue."""
 
-    @abstractmethod
-    def dead_letters(self, *, tenant: str | All = ALL) -> Iterator[DeadLetter]:
-        """See Queue."""
+    aredrive = twin(OperatorMixin.redrive)
+    aredrive_all = twin(OperatorMixin.redrive_all)
+    acancel = twin(OperatorMixin.cancel)
+    acancel_many = twin(OperatorMixin.cancel_many)
+    apause = twin(OperatorMixin.pause)
+    aresume = twin(OperatorMixin.resume)
+    apaused = twin(OperatorMixin.paused)
+    aerase = twin(OperatorMixin.erase)
+    adepth = twin(OperatorMixin.depth)
+    astats = twin(OperatorMixin.stats)
 
     async def aclaim(self, *, worker: str, limit: int = 1) -> list[Lease]:
         """See claim(). Where the caller is cancelled, what was claimed is given back."""

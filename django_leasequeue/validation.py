@@ -75,6 +75,11 @@ def remark(field: str, value: Any) -> str | None:
     return text
 
 
+def remarks(by: Any, reason: Any) -> dict[str, str | None]:
+    """Who and why, for the record; see ``remark``."""
+    return {"by": remark("by", by), "reason": remark("reason", reason)}
+
+
 def bounded(field: str, value: Any) -> str:
     limit = CHARACTERS_MAX[field]
     if not isinstance(value, str):

@@ -217,10 +217,10 @@ PLANTED: Final = [
     ),
     rules(
         "an enqueue wakes nobody",
-        "self.store.on_commit(Wake(self.using, self.name))", "pass",
+        "self.store.on_commit(Wake(self.using, self.name, all=all))", "pass",
         f"{MODEL}a_poll_is_woken_by_an_enqueue",
         f"{POSTGRES}a_poll_is_woken_by_an_enqueue",
-        file="queue.py",
+        file="operating.py",
     ),
     rules(
         "an enqueue wakes no other process",

@@ -1,4 +1,7 @@
-"""From what a caller hands in to what a store may take: validated, limits resolved. Pure."""
+"""From what a caller hands in to what a store may take: validated, limits resolved. Pure.
+
+What can't be stored raises InvalidTaskError.
+"""
 
 from __future__ import annotations
 
@@ -18,15 +21,9 @@ NEW_TASK_FIELDS: Final = frozenset(field.name for field in fields(NewTask))
 
 
 def admit(new: NewTask, policy: QueuePolicy, *, bytes_max: int) -> Admitted:
-    """*new* as it will be stored.
-
-    Raises:
-        InvalidTaskError: naming the field or the path, and the bound.
-    """
+    """*new* as it will be stored."""
     limits = policy.limits(
-        max_attempts=new.max_attempts,
-        visibility=new.visibility,
-        max_lease=new.max_lease,
+        max_attempts=new.max_attempts, visibility=new.visibility, max_lease=new.max_lease
     )
     key, life = new.dedupe_key, new_life()
     return Admitted(
@@ -47,11 +44,7 @@ def admit(new: NewTask, policy: QueuePolicy, *, bytes_max: int) -> Admitted:
 def admit_all(
     tasks: Iterable[NewTask | Mapping[str, Any]], policy: QueuePolicy, *, bytes_max: int
 ) -> list[Admitted]:
-    """All of *tasks*, or none.
-
-    Raises:
-        InvalidTaskError: naming the index of the first item that can't be stored.
-    """
+    """All of *tasks*, or none: then the error names the index of the first that can't be."""
     admitted = []
     for index, task in enumerate(tasks):
         try:

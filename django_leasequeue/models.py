@@ -238,9 +238,6 @@ class Turn(models.Model):
         verbose_name_plural = _("turns")
         default_permissions = ()
 
-    def __str__(self) -> str:
-        return f"{self.queue}: {self.tenant}"
-
 
 class Effect(models.Model):
     """Something a task does outside the database, named by the task: ``started``, later ``done``.
@@ -262,9 +259,6 @@ class Effect(models.Model):
         verbose_name_plural = _("effects")
         default_permissions = ()
 
-    def __str__(self) -> str:
-        return f"{self.life}: {self.name}"
-
 
 class WorkerName(models.Model):
     """A configured worker's name while it is taken, on databases that can't lock a name.
@@ -281,9 +275,6 @@ class WorkerName(models.Model):
         verbose_name = _("worker name")
         verbose_name_plural = _("worker names")
         default_permissions = ()
-
-    def __str__(self) -> str:
-        return str(self.name)
 
 
 class Tally(models.Model):
@@ -302,9 +293,6 @@ class Tally(models.Model):
         verbose_name = _("tally")
         verbose_name_plural = _("tallies")
         default_permissions = ()
-
-    def __str__(self) -> str:
-        return f"{self.queue}: {self.count} {self.kind}"
 
 
 class Pause(models.Model):
@@ -438,6 +426,3 @@ class BatchItem(models.Model):
         verbose_name = _("task of a batch")
         verbose_name_plural = _("tasks of a batch")
         default_permissions = ()
-
-    def __str__(self) -> str:
-        return f"{self.batch_id}: {self.seq}"

@@ -3,6 +3,8 @@
 A limit binds per task where the task has its own, else per queue, else the default here. It is
 resolved at the enqueue and stored with the task: changing a setting doesn't change tasks that
 are held already.
+
+What is out of bounds raises InvalidTaskError, which names the field and the bounds.
 """
 
 from __future__ import annotations
@@ -70,11 +72,7 @@ class QueuePolicy:
         visibility: float | None = None,
         max_lease: float | None = None,
     ) -> Limits:
-        """The limits that bind one task, its own first.
-
-        Raises:
-            InvalidTaskError: a bound is broken.
-        """
+        """The limits that bind one task, its own first."""
         if self.own and max_attempts is visibility is max_lease is None:
             return self.own
         attempts = self.max_attempts if max_attempts is None else max_attempts
@@ -112,45 +110,33 @@ class Limits:
 
 
 def whole(field: str, value: Any, minimum: int, maximum: int) -> int:
-    """*value*, an integer within its bounds.
-
-    Raises:
-        InvalidTaskError: naming *field* and the bounds.
-    """
-    if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= maximum:
+    """*value*, an integer within its bounds."""
+    if not isinstance(value, int) or not within(value, minimum, maximum):
         raise InvalidTaskError(f"{field} must be a whole number from {minimum} to {maximum}")
     return int(value)
 
 
-def seconds(field: str, value: Any, *, minimum: float) -> float:
-    """*value*, a number of seconds of at least *minimum*.
-
-    Raises:
-        InvalidTaskError: naming *field* and the bound.
-    """
+def within(value: Any, minimum: float, maximum: float) -> bool:
+    """Whether *value* is a number within its bounds; True is none, whatever Python says."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not minimum <= value <= SECONDS_MAX:
+    return number and minimum <= value <= maximum
+
+
+def seconds(field: str, value: Any, *, minimum: float) -> float:
+    """*value*, a number of seconds of at least *minimum*."""
+    if not within(value, minimum, SECONDS_MAX):
         raise InvalidTaskError(f"{field} must be from {minimum:g} to {SECONDS_MAX} seconds")
     return float(value)
 
 
 def positive(field: str, value: Any) -> float:
-    """*value*, seconds of at least one microsecond.
-
-    Raises:
-        InvalidTaskError: naming *field* and the bound.
-    """
+    """*value*, seconds of at least one microsecond."""
     return seconds(field, value, minimum=1e-6)
 
 
 def gap_of(rate: Any) -> timedelta:
-    """The time from one task to the next at *rate*, tasks per second.
-
-    Raises:
-        InvalidTaskError: naming the bounds.
-    """
-    number = isinstance(rate, int | float) and not isinstance(rate, bool)
-    if not number or not RATE_MIN <= rate <= RATE_MAX:
+    """The time from one task to the next at *rate*, tasks per second."""
+    if not within(rate, RATE_MIN, RATE_MAX):
         raise InvalidTaskError(f"rate must be from {RATE_MIN} to {RATE_MAX} tasks per second")
     return timedelta(seconds=1 / rate)
 

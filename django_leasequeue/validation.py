@@ -1,6 +1,7 @@
 """What may be stored: JSON values, names, sizes. Pure; every store relies on it alike.
 
-Errors name the field or the path inside the value, never the value: it may be a secret.
+What can't be raises InvalidTaskError, which names the field or the path inside the value, and the
+bound; never the value: it may be a secret.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
@@ -46,9 +48,6 @@ def name(field: str, value: Any, *, empty: bool = False) -> str:
     Args:
         field: queue, tenant, id, dedupe_key, worker, effect or path.
         empty: whether the empty string is a name (it is one for tenants).
-
-    Raises:
-        InvalidTaskError: not a string, empty, too long, or with control characters.
     """
     text = bounded(field, value)
     if not text and not empty:
@@ -59,14 +58,7 @@ def name(field: str, value: Any, *, empty: bool = False) -> str:
 
 
 def remark(field: str, value: Any) -> str | None:
-    """*value*, what somebody says for the record; None: nothing.
-
-    Args:
-        field: by or reason.
-
-    Raises:
-        InvalidTaskError: not a string, too long, or not storable.
-    """
+    """*value*, what somebody says for the record; None: nothing."""
     if value is None:
         return None
     text = bounded(field, value)
@@ -98,11 +90,7 @@ def as_life(value: Any) -> UUID | None:
 
 
 def payload_text(value: Any, *, field: str = "payload", bytes_max: int = PAYLOAD_BYTES_MAX) -> str:
-    """*value* as JSON text.
-
-    Raises:
-        InvalidTaskError: not JSON (naming the path), or larger than *bytes_max* bytes of UTF-8.
-    """
+    """*value* as JSON text of at most *bytes_max* bytes of UTF-8."""
     check_json(value, "", 0, field)
     try:
         text = json_text(value)
@@ -115,11 +103,7 @@ def payload_text(value: Any, *, field: str = "payload", bytes_max: int = PAYLOAD
 
 
 def details_text(details: Any) -> str:
-    """Heartbeat details as JSON text.
-
-    Raises:
-        InvalidTaskError: not JSON, or larger than 64 KiB.
-    """
+    """Heartbeat details as JSON text."""
     return payload_text(details, field="details", bytes_max=DETAILS_BYTES_MAX)
 
 
@@ -154,12 +138,8 @@ def check_object(value: dict[Any, Any], path: str, depth: int, field: str) -> No
         if not isinstance(key, str):
             refuse(path, field, f"a key of type {type(key).__name__}")
         if (not key.isascii() and UNSTORABLE.search(key)) or "\0" in key:
-            shown = ascii(key)[1:-1]
-            refuse(
-                join(path, shown),
-                field,
-                "a key with a NUL character or a lone surrogate",
-            )
+            shown = join(path, ascii(key)[1:-1])
+            refuse(shown, field, "a key with a NUL character or a lone surrogate")
         check_json(item, join(path, key), depth + 1, field)
 
 
@@ -177,9 +157,6 @@ def instant(field: str, value: Any) -> datetime | timedelta | None:
 
     A naive datetime is local time of ``TIME_ZONE`` where ``USE_TZ`` is off. A delay that is over
     already is none.
-
-    Raises:
-        InvalidTaskError: naive where ``USE_TZ`` is on, too far away, or of another type.
     """
     if value is None:
         return None
@@ -191,14 +168,11 @@ def instant(field: str, value: Any) -> datetime | timedelta | None:
         raise InvalidTaskError(f"{field} must be a datetime or a timedelta")
     if settings.USE_TZ and timezone.is_naive(value):
         raise InvalidTaskError(f"{field} must be an aware datetime, because USE_TZ is on")
-    try:
+    with suppress(OverflowError):
         aware = timezone.make_aware(value) if timezone.is_naive(value) else value
-        moment = aware.astimezone(UTC)
-    except OverflowError:
-        raise InvalidTaskError(f"{field} must lie in the years 1 to 9998") from None
-    if moment >= LATEST:
-        raise InvalidTaskError(f"{field} must lie in the years 1 to 9998")
-    return moment
+        if (moment := aware.astimezone(UTC)) < LATEST:
+            return moment
+    raise InvalidTaskError(f"{field} must lie in the years 1 to 9998")
 
 
 def storable_text(text: str, characters_max: int) -> str:

@@ -31,7 +31,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from types import TracebackType
 from typing import Any, Final, Self
 
 from django.db import Error, connections
@@ -42,10 +41,8 @@ CHANNEL: Final = "leasequeue"
 LOCK_CLASS: Final = 1_279_611_985  # any number: it keeps our advisory locks apart from a site's
 SLEEP_SECONDS_MAX: Final = 3600.0  # for ever, to a clock that only counts microseconds
 KEEPALIVE: Final = {
-    "keepalives": 1,
-    "keepalives_idle": 30,
-    "keepalives_interval": 10,
-    "keepalives_count": 3,
+    **{"keepalives": 1, "keepalives_idle": 30},
+    **{"keepalives_interval": 10, "keepalives_count": 3},
 }
 NOTIFY: Final = """
 SELECT CASE WHEN NOT pg_try_advisory_xact_lock(%s, hashtext(%s))
@@ -104,12 +101,7 @@ class Sleeper(ABC):
         self.announce()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         asleep.discard(self)
         self.withdraw()
 

@@ -12,8 +12,6 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from django.db.models import QuerySet
-
 from .models import Worker
 from .stores import store_for
 
@@ -53,10 +51,6 @@ class WorkerFacts:
     alive: bool
 
 
-def rows(using: str) -> QuerySet[Worker]:
-    return QuerySet(Worker, using=using)
-
-
 def tell(using: str, worker: WorkerFacts) -> None:
     """Write down what *worker* says of itself, in the place of what it said before."""
     said = {
@@ -68,25 +62,27 @@ def tell(using: str, worker: WorkerFacts) -> None:
         "seen_at": worker.seen_at,
         "tasks": json.dumps([asdict(task) for task in worker.tasks[:TASKS_MAX]], default=str),
     }
-    if not rows(using).filter(name=worker.name).update(**said):
-        rows(using).bulk_create([Worker(name=worker.name, **said)], ignore_conflicts=True)
+    if not Worker.objects.using(using).filter(name=worker.name).update(**said):
+        Worker.objects.using(using).bulk_create(
+            [Worker(name=worker.name, **said)], ignore_conflicts=True
+        )
 
 
 def leave(using: str, name: str, started_at: datetime) -> None:
     """Strike out the worker that ends; not one of the same name that has come since."""
-    rows(using).filter(name=name, started_at=started_at).delete()
+    Worker.objects.using(using).filter(name=name, started_at=started_at).delete()
 
 
 def forget(using: str, now: datetime) -> int:
     """Strike out who has been gone for an hour; how many."""
     ago = now - timedelta(seconds=FORGOTTEN_SECONDS)
-    return rows(using).filter(seen_at__lt=ago).delete()[0]
+    return Worker.objects.using(using).filter(seen_at__lt=ago).delete()[0]
 
 
 def workers(using: str) -> list[WorkerFacts]:
     """Who there is, and who has been lately, by name."""
     now = store_for(using).now()
-    return [facts(row, now) for row in rows(using).order_by("name")]
+    return [facts(row, now) for row in Worker.objects.using(using).order_by("name")]
 
 
 def facts(row: Worker, now: datetime) -> WorkerFacts:

@@ -13,7 +13,6 @@ from datetime import datetime
 from typing import Final
 
 from django.db import connections
-from django.db.models import QuerySet
 
 from ..models import Pause
 from ..records import Paused
@@ -25,33 +24,24 @@ SELECT paused_queue FROM leasequeue_pause WHERE paused_queue IN (%s, '') LOCK IN
 """
 
 
-def rows(using: str) -> QuerySet[Pause]:
-    return QuerySet(Pause, using=using)
-
-
 def may_claim(using: str, queue: str) -> bool:
     """Whether *queue* isn't paused; inside the claim's transaction, which no pause overtakes."""
     if connections[using].vendor != "mysql":
-        return not rows(using).filter(paused_queue=queue).exists()
+        return not Pause.objects.using(using).filter(paused_queue=queue).exists()
     with connections[using].cursor() as cursor:
         cursor.execute(SHARE, [queue])
         return (queue,) not in cursor.fetchall()
 
 
 def pause(
-    using: str,
-    queue: str,
-    clock: Callable[[], datetime],
-    *,
-    by: str | None,
-    reason: str | None,
+    using: str, queue: str, clock: Callable[[], datetime], *, by: str | None, reason: str | None
 ) -> bool:
     """Inside a transaction: nothing is claimed from its commit on; False where that is so."""
     wait_for_claims(using, clock)
-    if rows(using).filter(paused_queue=queue).exists():
+    if Pause.objects.using(using).filter(paused_queue=queue).exists():
         return False
     new = {"queue": queue, "paused_queue": queue, "paused_at": clock(), "paused_by": by}
-    rows(using).create(**new, reason=reason)
+    Pause.objects.using(using).create(**new, reason=reason)
     return True
 
 
@@ -62,18 +52,18 @@ def wait_for_claims(using: str, clock: Callable[[], datetime]) -> None:
             cursor.execute(LOCK)
     elif vendor == "mysql":
         gate = Pause(queue=GATE, paused_queue=GATE, paused_at=clock())
-        rows(using).bulk_create([gate], ignore_conflicts=True)
-        rows(using).select_for_update().get(paused_queue=GATE)
+        Pause.objects.using(using).bulk_create([gate], ignore_conflicts=True)
+        Pause.objects.using(using).select_for_update().get(paused_queue=GATE)
 
 
 def resume(using: str, queue: str, now: datetime, *, by: str | None, reason: str | None) -> bool:
     ended = {"paused_queue": None, "resumed_at": now, "resumed_by": by, "resume_reason": reason}
-    return bool(rows(using).filter(paused_queue=queue).update(**ended))
+    return bool(Pause.objects.using(using).filter(paused_queue=queue).update(**ended))
 
 
 def pauses(using: str) -> Mapping[str, Paused]:
     """The paused queues of a database."""
-    lasting = rows(using).filter(paused_queue__isnull=False).exclude(queue=GATE)
+    lasting = Pause.objects.using(using).filter(paused_queue__isnull=False).exclude(queue=GATE)
     return {
         row.queue: Paused(at=row.paused_at, by=row.paused_by, reason=row.reason) for row in lasting
     }

@@ -18,11 +18,10 @@ def add(using: str, counts: Mapping[tuple[str, str], int]) -> None:
     """Add to the tallies of (queue, kind), in the caller's transaction where there is one."""
     with transaction.atomic(using=using):
         for (queue, kind), count in sorted(counts.items()):
-            tally = Tally.objects.using(using).filter(queue=queue, kind=kind)
-            if not tally.update(count=F("count") + count):
-                new = [Tally(queue=queue, kind=kind, count=0)]
-                Tally.objects.using(using).bulk_create(new, ignore_conflicts=True)
-                tally.update(count=F("count") + count)
+            tallies = Tally.objects.using(using)
+            if not tallies.filter(queue=queue, kind=kind).update(count=F("count") + count):
+                tallies.bulk_create([Tally(queue=queue, kind=kind, count=0)], ignore_conflicts=True)
+                tallies.filter(queue=queue, kind=kind).update(count=F("count") + count)
 
 
 def counted(using: str, queue: str, now: datetime) -> Counter[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, Final, NoReturn, TypeVar, cast
 
 from asgiref.sync import sync_to_async
@@ -74,9 +74,7 @@ def deliver(*queues: Queue, backend: str = "default") -> int:
         How many tasks were written to.
     """
     ours = queues or queues_of(cast("LeaseQueueBackend", task_backends[backend]))
-    with ExitStack() as stack:
-        for connection in open_connections():
-            stack.enter_context(hooks_run(connection))
+    with in_each(hooks_run):
         return sum(settled(queue) for queue in ours)
 
 
@@ -122,12 +120,10 @@ def next_of(backend: LeaseQueueBackend, names: Sequence[str] | None) -> Delivery
 
 
 def settled(queue: Queue) -> int:
-    written = 0
-    while True:
-        batch = queue.store.settle(queue.name)
-        written += batch
-        if batch < BATCH:
-            return written
+    written = batch = queue.store.settle(queue.name)
+    while batch == BATCH:
+        written += (batch := queue.store.settle(queue.name))
+    return written
 
 
 class CallsAtOnce(Heartbeats):
@@ -151,18 +147,14 @@ class Hands:
 
     def run(self, delivery: Delivery) -> TaskResult[..., Any]:
         """Run one attempt and record it."""
-        with ExitStack() as stack:
-            for connection in open_connections():
-                stack.enter_context(hooks_run(connection))
+        with in_each(hooks_run):
             self.finisher.record([self.outcome(delivery)])
         return self.backend.read(self.backend.store.history([delivery.lease.life]))
 
     def outcome(self, delivery: Delivery) -> Outcome:
         outcome: Outcome | None = None
         try:
-            with ExitStack() as stack:
-                for connection in open_connections():
-                    stack.enter_context(savepoint(connection))
+            with in_each(savepoint):
                 outcome = self.runner.run(delivery)
         except DatabaseError:
             # The savepoint was broken and is rolled back: right, if that is how the task failed.
@@ -180,9 +172,16 @@ def interrupted() -> NoReturn:
     raise KeyboardInterrupt
 
 
-def open_connections() -> list[BaseDatabaseWrapper]:
-    """Those in a test's transaction; where there is none, commits are real."""
-    return [each for each in connections.all(initialized_only=True) if each.in_atomic_block]
+@contextmanager
+def in_each(
+    block: Callable[[BaseDatabaseWrapper], AbstractContextManager[Any]],
+) -> Iterator[None]:
+    """Inside a *block* of each connection in a test's transaction; elsewhere commits are real."""
+    with ExitStack() as stack:
+        for connection in connections.all(initialized_only=True):
+            if connection.in_atomic_block:
+                stack.enter_context(block(connection))
+        yield
 
 
 def savepoint(connection: BaseDatabaseWrapper) -> transaction.Atomic:

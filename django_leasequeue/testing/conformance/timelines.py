@@ -15,6 +15,9 @@ from ..clock import FakeClock
 from .base import Chapter, MakeQueue, second
 
 NOTHING: Final = None
+LIMITS: Final = QueuePolicy(
+    visibility=30, max_attempts=2, max_lease=70, backoff_base=4, backoff_cap=60
+)
 
 
 class Timeline:
@@ -25,7 +28,7 @@ class Timeline:
         self.leases: dict[tuple[str, int], Lease] = {}
         self.tokens: list[int] = []
 
-    def play(self, rows: list[tuple[int, Callable[[], Any], Any]]) -> None:
+    def play(self, *rows: tuple[int, Callable[[], Any], Any]) -> None:
         for number, (now, call, expected) in enumerate(rows, 1):
             self.clock.set(now)
             answer = call()
@@ -44,18 +47,35 @@ class Timeline:
     def claims(self, *workers: str) -> list[str]:
         return [answer[0] for worker in workers if (answer := self.poll(worker))]
 
-    def heartbeat(self, id: str, attempt: int) -> float | LostReason:
+    def enqueue(self, id: str, **options: Any) -> tuple[str, bool]:
+        """The task that is held now, and whether it was before."""
+        task = self.queue.enqueue({}, id=id, **options)
+        return task.id, task.duplicate
+
+    def heartbeat(self, id: str, attempt: int = 1) -> float | LostReason:
         try:
             return second(self.clock, self.queue.heartbeat(self.leases[id, attempt]).deadline)
         except LeaseLostError as lost:
             return lost.reason
 
-    def complete(self, lease: Lease) -> str | LostReason:
+    def complete(self, id: str, attempt: int = 1) -> str | LostReason:
         try:
-            self.queue.complete(lease)
+            self.queue.complete(self.leases[id, attempt])
         except LeaseLostError as lost:
             return lost.reason
         return "done"
+
+    def fail(self, id: str, attempt: int, **options: Any) -> Disposition:
+        return self.queue.fail(self.leases[id, attempt], "refused", **options)
+
+    def dead(self) -> list[tuple[str, list[int], float]]:
+        """Of each dead letter its task, its attempts, and since when."""
+        letters = self.queue.dead_letters()
+        return [(d.id, [a.attempt for a in d.failures], second(self.clock, d.at)) for d in letters]
+
+    def redrive(self, id: str, **options: Any) -> tuple[int, dict[str, str]]:
+        batch = self.queue.redrive([id], **options)
+        return batch.redriven, dict(batch.skipped)
 
 
 class Timelines(Chapter):
@@ -66,40 +86,23 @@ class Timelines(Chapter):
 
         G8, G10, G11, G16, G17, G21, G22
         """
-        queue = make(policy=QueuePolicy(visibility=30, max_attempts=3))
-        line = Timeline(queue, clock)
-        queue.enqueue({}, id="a")
-        queue.enqueue({}, id="b")
-        third: list[Lease] = []
-
-        def poll_third() -> Any:
-            answer = line.poll()
-            third.append(line.leases["a", 2])
-            return answer
-
-        def dead_letters() -> Any:
-            return [(d.id, len(d.failures), second(clock, d.at)) for d in queue.dead_letters()]
-
-        def fail() -> Any:
-            return queue.fail(line.leases["a", 1], "refused", retry_after=5)
-
-        def redrive_then_poll() -> Any:
-            return queue.redrive(["a"]).redriven, line.poll()
+        line = Timeline(make(policy=QueuePolicy(visibility=30, max_attempts=3)), clock)
+        for id in "ab":
+            line.enqueue(id)
 
         line.play(
-            [
-                (0, line.poll, ("a", 1, 1, 30)),
-                (0, line.poll, ("b", 1, 2, 30)),
-                (0, lambda: line.complete(line.leases["b", 1]), "done"),
-                (10, fail, Disposition.RETRYING),
-                (10, line.poll, NOTHING),
-                (15, poll_third, ("a", 2, 3, 45)),
-                (45, line.poll, ("a", 3, 4, 75)),
-                (45, lambda: line.complete(third[0]), LostReason.SUPERSEDED),
-                (75, line.poll, NOTHING),
-                (75, dead_letters, [("a", 3, 75)]),
-                (75, redrive_then_poll, (1, ("a", 1, 5, 105))),
-            ]
+            (0, line.poll, ("a", 1, 1, 30)),
+            (0, line.poll, ("b", 1, 2, 30)),
+            (0, lambda: line.complete("b"), "done"),
+            (10, lambda: line.fail("a", 1, retry_after=5), Disposition.RETRYING),
+            (10, line.poll, NOTHING),
+            (15, line.poll, ("a", 2, 3, 45)),
+            (45, line.poll, ("a", 3, 4, 75)),
+            (45, lambda: line.complete("a", 2), LostReason.SUPERSEDED),
+            (75, line.poll, NOTHING),
+            (75, line.dead, [("a", [1, 2, 3], 75)]),
+            (75, lambda: line.redrive("a"), (1, {})),
+            (75, line.poll, ("a", 1, 5, 105)),
         )
 
     def test_timeline_two(self, make: MakeQueue, clock: FakeClock) -> None:
@@ -107,56 +110,30 @@ class Timelines(Chapter):
 
         G4, G5, G9, G12, G16, G20, G22, G26
         """
-        queue = make(
-            policy=QueuePolicy(
-                visibility=30, max_attempts=2, max_lease=70, backoff_base=4, backoff_cap=60
-            )
-        )
+        queue = make(policy=LIMITS)
         line = Timeline(queue, clock)
         for id, priority in (("x1", 0), ("x2", 0), ("x3", 7)):
-            queue.enqueue({}, id=id, tenant="x", priority=priority)
-        queue.enqueue({}, id="y1", tenant="y", dedupe_key="n")
-
-        def enqueue(id: str) -> Any:
-            task = queue.enqueue({}, id=id, tenant="y", dedupe_key="n")
-            return task.id, task.duplicate
-
-        def held() -> int:
-            depth = queue.depth()
-            return depth.visible + depth.scheduled + depth.leased + depth.dead
-
-        def fail(attempt: int) -> Any:
-            return queue.fail(line.leases["y1", attempt], "refused")
-
-        def failures() -> Any:
-            return [(d.id, [a.attempt for a in d.failures]) for d in queue.dead_letters()]
-
-        def adopt() -> Any:
-            return [(task.id, task.attempt) for task in queue.adopt(worker="w3")]
-
-        def redrive() -> Any:
-            batch = queue.redrive(["y1"], tenant="y")
-            return batch.redriven, dict(batch.skipped)
+            line.enqueue(id, tenant="x", priority=priority)
+        of_y = {"tenant": "y", "dedupe_key": "n"}
+        line.enqueue("y1", **of_y)
 
         line.play(
-            [
-                (0, lambda: enqueue("y2"), ("y1", True)),
-                (0, held, 4),
-                (0, lambda: line.claims("w1", "w2", "w3", "w4"), ["x3", "y1", "x1", "x2"]),
-                (20, lambda: line.heartbeat("x3", 1), 50),
-                (20, lambda: fail(1), Disposition.RETRYING),
-                (23, line.poll, NOTHING),
-                (24, lambda: line.poll("w5"), ("y1", 2, 5, 54)),
-                (25, lambda: fail(2), Disposition.DEAD_LETTERED),
-                (25, failures, [("y1", [1, 2])]),
-                (25, lambda: enqueue("y3"), ("y3", False)),
-                (25, adopt, [("x1", 1)]),
-                (26, redrive, (0, {"y1": "key 'n' is held by y3"})),
-                (30, queue.depth, Depth(visible=3, scheduled=0, leased=1, dead=1)),
-                (45, lambda: line.heartbeat("x3", 1), 70),
-                (65, lambda: line.heartbeat("x3", 1), 70),
-                (70, lambda: line.heartbeat("x3", 1), LostReason.CAPPED),
-            ]
+            (0, lambda: line.enqueue("y2", **of_y), ("y1", True)),
+            (0, queue.depth, Depth(visible=4, scheduled=0, leased=0, dead=0)),
+            (0, lambda: line.claims("w1", "w2", "w3", "w4"), ["x3", "y1", "x1", "x2"]),
+            (20, lambda: line.heartbeat("x3"), 50),
+            (20, lambda: line.fail("y1", 1), Disposition.RETRYING),
+            (23, line.poll, NOTHING),
+            (24, lambda: line.poll("w5"), ("y1", 2, 5, 54)),
+            (25, lambda: line.fail("y1", 2), Disposition.DEAD_LETTERED),
+            (25, line.dead, [("y1", [1, 2], 25)]),
+            (25, lambda: line.enqueue("y3", **of_y), ("y3", False)),
+            (25, lambda: [(t.id, t.attempt) for t in queue.adopt(worker="w3")], [("x1", 1)]),
+            (26, lambda: line.redrive("y1", tenant="y"), (0, {"y1": "key 'n' is held by y3"})),
+            (30, queue.depth, Depth(visible=3, scheduled=0, leased=1, dead=1)),
+            (45, lambda: line.heartbeat("x3"), 70),
+            (65, lambda: line.heartbeat("x3"), 70),
+            (70, lambda: line.heartbeat("x3"), LostReason.CAPPED),
         )
         served = {lease.id: lease.attempt for lease in queue.claim(worker="w6", limit=10)}
         assert served == {"x1": 2, "x2": 2, "x3": 2, "y3": 1}

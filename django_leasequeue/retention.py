@@ -8,13 +8,14 @@ committed late, behind the walk, is found by the next one that begins.
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Final
 
 from .models import Batch, BatchItem
 from .stores import pruning, store_for
-from .stores.base import Store
+from .stores.base import Old, Store
 from .transitions import ENDED, Kind
 
 BATCH_ROWS: Final = 1000
@@ -37,12 +38,14 @@ class Walk:
         *,
         queues: Sequence[str] | None = None,
     ) -> None:
-        self.store = store
-        self.queues = queues
-        self.kinds: dict[float, list[Kind]] = {}
+        kinds: dict[float, list[Kind]] = defaultdict(list)
         for kind, seconds in retention.items():
-            self.kinds.setdefault(seconds, []).append(kind)
-        self.positions = dict.fromkeys(self.kinds, 0)
+            kinds[seconds].append(kind)
+        self.store = store
+        self.positions = {
+            Old(kinds=alike, age=timedelta(seconds=seconds), queues=queues): 0
+            for seconds, alike in kinds.items()
+        }
         self.busy = False
 
     def step(self, *, batch: int = BATCH_ROWS) -> tuple[int, bool]:
@@ -51,18 +54,12 @@ class Walk:
         ``busy`` says afterwards whether somebody else was at it.
         """
         rows, more, self.busy = 0, False, False
-        for seconds, kinds in self.kinds.items():
-            done = self.store.prune(
-                kinds,
-                age=timedelta(seconds=seconds),
-                queues=self.queues,
-                behind=self.positions[seconds],
-                size=batch,
-            )
+        for old, behind in self.positions.items():
+            done = self.store.prune(old, behind=behind, size=batch)
             if done.upto is None:
                 self.busy = True
                 continue
-            self.positions[seconds] = done.upto
+            self.positions[old] = done.upto
             rows, more = rows + done.rows, more or done.more
         return rows, more
 

@@ -11,7 +11,7 @@ import math
 import re
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 from uuid import UUID
 
 from django.conf import settings
@@ -42,6 +42,13 @@ CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 UNSTORABLE: Final = re.compile(r"[\x00\ud800-\udfff]")
 
 
+class Why(TypedDict):
+    """Who did something, and why, for the record."""
+
+    by: str | None
+    reason: str | None
+
+
 def name(field: str, value: Any, *, empty: bool = False) -> str:
     """*value*, a name that every database stores byte for byte.
 
@@ -67,8 +74,8 @@ def remark(field: str, value: Any) -> str | None:
     return text
 
 
-def remarks(by: Any, reason: Any) -> dict[str, str | None]:
-    """Who and why, for the record; see ``remark``."""
+def remarks(by: Any, reason: Any) -> Why:
+    """Both, as ``remark`` takes each."""
     return {"by": remark("by", by), "reason": remark("reason", reason)}
 
 

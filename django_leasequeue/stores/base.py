@@ -13,11 +13,11 @@ Moves on leases never raise for a lost lease: they answer which tokens they acce
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar, Unpack
 from uuid import UUID
 
 from django.db import OperationalError, connections, transaction
@@ -28,6 +28,7 @@ from ..errors import LostReason
 from ..lease import Lease
 from ..records import Admitted, All, Depth, EnqueuedTask, Paused, RedriveBatch, Slots
 from ..transitions import Kind, TaskRecord, Transition, lost_reason
+from ..validation import Why
 
 REFUSED: Final = "refused"  # what the tallies call the calls on lost leases
 BATCH: Final = 100  # rows a settling or operator's statement touches at a time
@@ -61,6 +62,22 @@ class Failure:
     kind: Kind
     error: str
     delay: timedelta = timedelta(0)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Old:
+    """What of the log is to be forgotten.
+
+    Args:
+        kinds: of ENDED, for whole lives that ended so; of REPEATED, for rows that no fold needs:
+            duplicates, and heartbeats that a later one of their lease makes up for.
+        age: what is younger stays.
+        queues: None: all.
+    """
+
+    kinds: Collection[Kind]
+    age: timedelta
+    queues: Sequence[str] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -148,9 +165,8 @@ class Store(ABC):
         ids: Sequence[str],
         *,
         tenant: str,
-        by: str | None,
-        reason: str | None,
         slots: Slots | None = None,
+        **why: Unpack[Why],
     ) -> RedriveBatch:
         """Make dead letters ready again, attempts from 1; the rest is skipped, with the reason.
 
@@ -162,19 +178,19 @@ class Store(ABC):
 
     @abstractmethod
     def cancel(
-        self, queue: str, ids: Sequence[str], *, tenant: str, by: str | None, reason: str | None
+        self, queue: str, ids: Sequence[str], *, tenant: str, **why: Unpack[Why]
     ) -> set[str]:
         """Take held tasks away; the ids of those that were held."""
 
     @abstractmethod
-    def pause(self, queue: str, *, by: str | None, reason: str | None) -> bool:
+    def pause(self, queue: str, **why: Unpack[Why]) -> bool:
         """Let nothing be claimed; False where that is so already.
 
         Waits for claims in flight: once this is committed, none of them leases anything.
         """
 
     @abstractmethod
-    def resume(self, queue: str, *, by: str | None, reason: str | None) -> bool:
+    def resume(self, queue: str, **why: Unpack[Why]) -> bool:
         """Let tasks be claimed again; False where they may be already."""
 
     @abstractmethod
@@ -182,7 +198,7 @@ class Store(ABC):
         """The paused queues of this database."""
 
     @abstractmethod
-    def erase(self, queue: str, life: UUID, *, by: str | None, reason: str | None) -> bool:
+    def erase(self, queue: str, life: UUID, **why: Unpack[Why]) -> bool:
         """Blank what a life knew, in log and projection, held or not; False where the queue has no
         such life on record."""
 
@@ -228,21 +244,10 @@ class Store(ABC):
         """Add to the counts of (queue, kind) what no row of the log tells."""
 
     @abstractmethod
-    def prune(
-        self,
-        kinds: Iterable[Kind],
-        *,
-        age: timedelta,
-        queues: Sequence[str] | None,
-        behind: int,
-        size: int,
-    ) -> Pruned:
-        """Forget a batch of what is older than *age*, and count it in the tallies.
+    def prune(self, old: Old, *, behind: int, size: int) -> Pruned:
+        """Forget a batch of what is *old*, and count it in the tallies.
 
         Args:
-            kinds: of ENDED, for whole lives that ended so; of REPEATED, for rows that no fold
-                needs: duplicates, and heartbeats that a later one of their lease makes up for.
-            queues: None: all.
             behind: log position to go on from.
             size: rows of the log to look at, at most.
         """

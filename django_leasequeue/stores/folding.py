@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial, wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack
 from uuid import UUID
 
 from ..lease import Lease
@@ -33,6 +33,7 @@ from ..transitions import (
     json_text,
     overdue,
 )
+from ..validation import Why
 from .base import BATCH, Answer, Failure, Finish, Store
 
 Given = ParamSpec("Given")
@@ -323,9 +324,8 @@ class FoldingStore(Store):
         ids: Sequence[str],
         *,
         tenant: str,
-        by: str | None,
-        reason: str | None,
         slots: Slots | None = None,
+        **why: Unpack[Why],
     ) -> RedriveBatch:
         verdicts: dict[str, str | None] = dict.fromkeys(ids, "not held")
         with self.moving() as now:
@@ -334,7 +334,7 @@ class FoldingStore(Store):
             # The oldest first: of letters that share a key it gets the key, on every store.
             for task in sorted(found, key=lambda task: task.seq):
                 at = slots.first_at if slots else now
-                verdicts[task.id] = self.redrive_one(task, now, at, by=by, reason=reason)
+                verdicts[task.id] = self.redrive_one(task, now, at, **why)
                 if slots and verdicts[task.id] is None:
                     slots = slots.after(1)
         skipped = {id: why for id, why in verdicts.items() if why}
@@ -373,22 +373,22 @@ class FoldingStore(Store):
 
     @move
     def cancel(
-        self, queue: str, ids: Sequence[str], *, tenant: str, by: str | None, reason: str | None
+        self, queue: str, ids: Sequence[str], *, tenant: str, **why: Unpack[Why]
     ) -> set[str]:
         with self.moving() as now:
             tasks = self.lock(queue=queue, tenant=tenant, id=set(ids))
             for task in tasks:
-                self.append(task, follow(task, Kind.CANCELLED, now, by=by, reason=reason))
+                self.append(task, follow(task, Kind.CANCELLED, now, **why))
         return {task.id for task in tasks}
 
     @move
-    def erase(self, queue: str, life: UUID, *, by: str | None, reason: str | None) -> bool:
+    def erase(self, queue: str, life: UUID, **why: Unpack[Why]) -> bool:
         with self.moving() as now:
             held = next(iter(self.lock(life=life)), None)
             history = self.history([life])
             if not history or history[0].queue != queue:
                 return False
-            note = json_text({"by": by, "reason": reason})
+            note = json_text(why)
             done = replace(history[-1], kind=Kind.ERASED, at=now, visible_at=None, data=note)
             self.rewrite([blanked(row) for row in history if row != blanked(row)])
             # A rebuild that had read the log before that may have brought the task back.

@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Unpack
 from uuid import UUID
 
 from ..records import All, Depth, Paused
 from ..transitions import Kind, State, TaskRecord, Transition, as_of, overdue
-from .base import BATCH, Answer, Clock, Pruned
+from ..validation import Why
+from .base import BATCH, Answer, Clock, Old, Pruned
 from .folding import FoldingStore
 
 Name = tuple[str, str, str, str]
@@ -158,12 +159,12 @@ class MemoryStore(FoldingStore):
     def may_claim(self, queue: str) -> bool:
         return queue not in self.paused
 
-    def pause(self, queue: str, *, by: str | None, reason: str | None) -> bool:
+    def pause(self, queue: str, **why: Unpack[Why]) -> bool:
         with self.mutex:
-            new = Paused(at=self.now(), by=by, reason=reason)
+            new = Paused(at=self.now(), **why)
             return self.paused.setdefault(queue, new) is new
 
-    def resume(self, queue: str, *, by: str | None, reason: str | None) -> bool:
+    def resume(self, queue: str, **why: Unpack[Why]) -> bool:
         with self.mutex:
             return self.paused.pop(queue, None) is not None
 
@@ -225,15 +226,7 @@ class MemoryStore(FoldingStore):
         with self.mutex:
             self.tallies.update(counts)
 
-    def prune(
-        self,
-        kinds: Iterable[Kind],
-        *,
-        age: timedelta,
-        queues: Sequence[str] | None,
-        behind: int,
-        size: int,
-    ) -> Pruned:
+    def prune(self, old: Old, *, behind: int, size: int) -> Pruned:
         """Nothing: it all goes with this object."""
         return Pruned(rows=0, upto=len(self.transitions), more=False)
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Final
+from typing import Final, Unpack
 
 from django.db import connections
 
 from ..models import Pause
 from ..records import Paused
+from ..validation import Why
 
 GATE: Final = ""  # the row on MySQL that is of no queue; those have names
 LOCK: Final = "LOCK TABLE leasequeue_pause IN EXCLUSIVE MODE"
@@ -33,15 +34,13 @@ def may_claim(using: str, queue: str) -> bool:
         return (queue,) not in cursor.fetchall()
 
 
-def pause(
-    using: str, queue: str, clock: Callable[[], datetime], *, by: str | None, reason: str | None
-) -> bool:
+def pause(using: str, queue: str, clock: Callable[[], datetime], **why: Unpack[Why]) -> bool:
     """Inside a transaction: nothing is claimed from its commit on; False where that is so."""
     wait_for_claims(using, clock)
     if Pause.objects.using(using).filter(paused_queue=queue).exists():
         return False
-    new = {"queue": queue, "paused_queue": queue, "paused_at": clock(), "paused_by": by}
-    Pause.objects.using(using).create(**new, reason=reason)
+    names = {"queue": queue, "paused_queue": queue, "paused_by": why["by"]}
+    Pause.objects.using(using).create(**names, paused_at=clock(), reason=why["reason"])
     return True
 
 
@@ -56,9 +55,10 @@ def wait_for_claims(using: str, clock: Callable[[], datetime]) -> None:
         Pause.objects.using(using).select_for_update().get(paused_queue=GATE)
 
 
-def resume(using: str, queue: str, now: datetime, *, by: str | None, reason: str | None) -> bool:
-    ended = {"paused_queue": None, "resumed_at": now, "resumed_by": by, "resume_reason": reason}
-    return bool(Pause.objects.using(using).filter(paused_queue=queue).update(**ended))
+def resume(using: str, queue: str, now: datetime, **why: Unpack[Why]) -> bool:
+    lasting = Pause.objects.using(using).filter(paused_queue=queue)
+    told = {"resumed_by": why["by"], "resume_reason": why["reason"]}
+    return bool(lasting.update(paused_queue=None, resumed_at=now, **told))
 
 
 def pauses(using: str) -> Mapping[str, Paused]:

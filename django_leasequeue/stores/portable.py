@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Unpack
 from uuid import UUID
 
 from django.db import IntegrityError, OperationalError, connections, transaction
@@ -26,8 +26,9 @@ from ..lease import Lease
 from ..models import COLUMNS, Effect, Task, TaskTransition, Turn, dead_at
 from ..records import Admitted, All, Depth, EnqueuedTask, Paused
 from ..transitions import NOTHING, TRANSITION, Kind, State, TaskRecord, Transition, as_of
+from ..validation import Why
 from . import pauses, pruning, tallies
-from .base import BATCH, REPEATS_MAX, Pruned
+from .base import BATCH, REPEATS_MAX, Old, Pruned
 from .folding import FoldingStore, move
 from .mending import lane, row_of
 from .mysql import CONFLICTS, DUPLICATE_KEY, number
@@ -232,14 +233,14 @@ class PortableStore(FoldingStore):
         return pauses.may_claim(self.using, queue)
 
     @move
-    def pause(self, queue: str, *, by: str | None, reason: str | None) -> bool:
+    def pause(self, queue: str, **why: Unpack[Why]) -> bool:
         with self.moving():
-            return pauses.pause(self.using, queue, self.now, by=by, reason=reason)
+            return pauses.pause(self.using, queue, self.now, **why)
 
     @move
-    def resume(self, queue: str, *, by: str | None, reason: str | None) -> bool:
+    def resume(self, queue: str, **why: Unpack[Why]) -> bool:
         with self.moving() as now:
-            return pauses.resume(self.using, queue, now, by=by, reason=reason)
+            return pauses.resume(self.using, queue, now, **why)
 
     def pauses(self) -> Mapping[str, Paused]:
         return pauses.pauses(self.using)
@@ -308,20 +309,9 @@ class PortableStore(FoldingStore):
         self.repeated(partial(tallies.add, self.using, counts))
 
     @move
-    def prune(
-        self,
-        kinds: Iterable[Kind],
-        *,
-        age: timedelta,
-        queues: Sequence[str] | None,
-        behind: int,
-        size: int,
-    ) -> Pruned:
+    def prune(self, old: Old, *, behind: int, size: int) -> Pruned:
         with self.moving() as now:
-            batch = pruning.Batch(
-                using=self.using, kinds=kinds, queues=queues, before=now - age, now=now
-            )
-            return batch.prune(behind, size)
+            return pruning.Batch(using=self.using, asked=old, now=now).prune(behind, size)
 
 
 def visible(at: datetime) -> Q:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -13,7 +13,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from ..models import Effect, TaskTransition
 from ..transitions import ENDED, REPEATED, Kind
 from . import tallies
-from .base import Pruned
+from .base import Old, Pruned
 
 DELETED_AT_ONCE: Final = 500  # a statement takes only so many parameters
 
@@ -23,16 +23,16 @@ class Batch:
     """What may go from the log of *using*, inside the caller's transaction.
 
     Args:
-        kinds, queues: as of ``Store.prune``.
-        before: what is younger stays.
         now: rows dated later come from a clock that was set back since; they stop nobody.
     """
 
     using: str
-    kinds: Iterable[Kind]
-    queues: Sequence[str] | None
-    before: datetime
+    asked: Old
     now: datetime
+
+    @property
+    def before(self) -> datetime:
+        return self.now - self.asked.age
 
     @property
     def log(self) -> QuerySet[TaskTransition]:
@@ -68,8 +68,9 @@ class Batch:
     def old(self, behind: int, upto: int) -> QuerySet[TaskTransition]:
         """The rows there that are asked for."""
         rows = self.log.filter(pk__gt=behind, pk__lte=upto, at__lt=self.before)
-        rows = rows.filter(kind__in=self.kinds)
-        return rows if self.queues is None else rows.filter(queue__in=self.queues)
+        rows = rows.filter(kind__in=self.asked.kinds)
+        queues = self.asked.queues
+        return rows if queues is None else rows.filter(queue__in=queues)
 
     def outdated(self, old: QuerySet[TaskTransition], upto: int) -> QuerySet[TaskTransition]:
         """The heartbeats, of the lives that had one, that a later one has made up for."""

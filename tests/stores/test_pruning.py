@@ -13,7 +13,7 @@ from django_leasequeue.drift import StoredTask, compare, read
 from django_leasequeue.errors import LostReason
 from django_leasequeue.models import Effect, Tally, TaskTransition
 from django_leasequeue.retention import Walk, prune
-from django_leasequeue.stores.base import Store
+from django_leasequeue.stores.base import Old, Store
 from django_leasequeue.testing.clock import FakeClock
 from django_leasequeue.transitions import ENDED, REPEATED, Kind, fold_all
 from tests.builders import (
@@ -243,13 +243,9 @@ class Forgetting(Comparison):
         anew=st.booleans(),
     )
     def prune(self, chosen: set[Kind], seconds: int, size: int, anew: bool) -> None:
-        done = self.store.prune(
-            chosen,
-            age=timedelta(seconds=seconds),
-            queues=[self.queue],
-            behind=self.beginning if anew else self.behind,
-            size=size,
-        )
+        old = Old(kinds=chosen, age=timedelta(seconds=seconds), queues=[self.queue])
+        behind = self.beginning if anew else self.behind
+        done = self.store.prune(old, behind=behind, size=size)
         assert done.upto is not None
         self.behind = done.upto
 

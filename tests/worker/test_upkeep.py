@@ -101,7 +101,7 @@ def test_a_walk_begins_anew_every_day(site: Site, monkeypatch: pytest.MonkeyPatc
         site.queue.enqueue(1)
         site.queue.complete(site.queue.claim(worker="w")[0])
         assert keeper.walk
-        keeper.walk.positions[1e-6] = 2**62  # behind which there is nothing
+        keeper.walk.positions |= dict.fromkeys(keeper.walk.positions, 2**62)  # behind all there is
         keeper.began_at = time.monotonic() - days * 86_400
         keeper.turn()
 

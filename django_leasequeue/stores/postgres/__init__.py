@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, Unpack
 from uuid import UUID
 
 from django.db import IntegrityError, OperationalError, transaction
@@ -20,8 +20,9 @@ from ...lease import Lease
 from ...models import Task, TaskTransition
 from ...records import Admitted, All, Depth, EnqueuedTask, Paused, RedriveBatch, Slots
 from ...transitions import Kind, State, TaskRecord, Transition, json_text
+from ...validation import Why
 from .. import pauses, tallies
-from ..base import BATCH, Clock, Failure, Finish, Pruned, Store
+from ..base import BATCH, Clock, Failure, Finish, Old, Pruned, Store
 from . import columns, rows
 from .heads import Head
 from .rows import Claimed, Row
@@ -205,12 +206,11 @@ class PostgresStore(Store):
         ids: Sequence[str],
         *,
         tenant: str,
-        by: str | None,
-        reason: str | None,
         slots: Slots | None = None,
+        **why: Unpack[Why],
     ) -> RedriveBatch:
         asked = list(dict.fromkeys(ids))
-        data = json_text({"by": by, "reason": reason})
+        data = json_text(why)
         verdicts: dict[str, str | None] = dict.fromkeys(asked, "not held")
         for start in range(0, len(asked), BATCH):
             waiting = asked[start : start + BATCH]
@@ -260,29 +260,29 @@ class PostgresStore(Store):
         return answer
 
     def cancel(
-        self, queue: str, ids: Sequence[str], *, tenant: str, by: str | None, reason: str | None
+        self, queue: str, ids: Sequence[str], *, tenant: str, **why: Unpack[Why]
     ) -> set[str]:
-        data = json_text({"by": by, "reason": reason})
+        data = json_text(why)
         lives = [columns.life_in(id) for id in ids]
         asked = {"queue": queue, "tenant": tenant, "ids": list(ids), "lives": lives}
         return {row["id"] for row in self.run("cancel", **asked, data=data)}
 
-    def pause(self, queue: str, *, by: str | None, reason: str | None) -> bool:
+    def pause(self, queue: str, **why: Unpack[Why]) -> bool:
         def paused() -> bool:
             with transaction.atomic(using=self.using):
-                return pauses.pause(self.using, queue, self.now, by=by, reason=reason)
+                return pauses.pause(self.using, queue, self.now, **why)
 
         return self.repeated(paused)
 
-    def resume(self, queue: str, *, by: str | None, reason: str | None) -> bool:
+    def resume(self, queue: str, **why: Unpack[Why]) -> bool:
         now = self.now()
-        return self.repeated(lambda: pauses.resume(self.using, queue, now, by=by, reason=reason))
+        return self.repeated(lambda: pauses.resume(self.using, queue, now, **why))
 
     def pauses(self) -> Mapping[str, Paused]:
         return pauses.pauses(self.using)
 
-    def erase(self, queue: str, life: UUID, *, by: str | None, reason: str | None) -> bool:
-        data = json_text({"by": by, "reason": reason})
+    def erase(self, queue: str, life: UUID, **why: Unpack[Why]) -> bool:
+        data = json_text(why)
         return bool(self.run("erase", queue=queue, life=life, data=data)[0]["done"])
 
     def find(self, life: UUID) -> TaskRecord | None:
@@ -342,20 +342,12 @@ class PostgresStore(Store):
     def tally(self, counts: Mapping[tuple[str, str], int]) -> None:
         tallies.add(self.using, counts)
 
-    def prune(
-        self,
-        kinds: Iterable[Kind],
-        *,
-        age: timedelta,
-        queues: Sequence[str] | None,
-        behind: int,
-        size: int,
-    ) -> Pruned:
+    def prune(self, old: Old, *, behind: int, size: int) -> Pruned:
         [row] = self.run(
             "prune",
-            kinds=[str(kind) for kind in kinds],
-            seconds=age.total_seconds(),
-            queues=None if queues is None else list(queues),
+            kinds=[str(kind) for kind in old.kinds],
+            seconds=old.age.total_seconds(),
+            queues=None if old.queues is None else list(old.queues),
             behind=behind,
             size=size,
         )

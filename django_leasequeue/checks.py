@@ -12,11 +12,10 @@ from django.core.checks import CheckMessage, Error, Tags, Warning as Doubt, regi
 from django.core.exceptions import ImproperlyConfigured
 from django.db import DatabaseError, InterfaceError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.migrations.loader import MigrationLoader
 
 from .conf import Options, backends, broken_backends, parse, queues_of
 from .policy import QueuePolicy
-from .stores import lack_of_skip_locked
+from .stores import lack_of_skip_locked, pending_migrations
 from .wakeups import is_direct
 
 VISIBILITY_SECONDS_MIN: Final = 3.0
@@ -177,9 +176,7 @@ def check_listening(alias: str, options: Options) -> Iterator[CheckMessage]:
 def check_migrations(using: str) -> Iterator[CheckMessage]:
     if sys.argv[1:2] == ["migrate"]:
         return  # that is what is about to be done
-    loader = MigrationLoader(connections[using])
-    ours = {node for node in loader.graph.nodes if node[0] == "leasequeue"}
-    if pending := sorted(name for _, name in ours - loader.applied_migrations.keys()):
+    if pending := pending_migrations(using):
         yield Doubt(
             f"The queue's tables in {using!r} are not up to date: {', '.join(pending)}",
             hint=f"manage.py migrate leasequeue --database {using}",

@@ -16,6 +16,7 @@ Exception
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -47,6 +48,7 @@ class LostReason(StrEnum):
     GONE = "gone"  # no record is left
 
 
+@dataclass(eq=False, repr=False)
 class LeaseLostError(Exception):
     """The lease isn't live: whatever the call was to do, nothing was changed.
 
@@ -55,10 +57,8 @@ class LeaseLostError(Exception):
         reason: why it isn't live.
     """
 
-    def __init__(self, lease: Lease, reason: LostReason) -> None:
-        super().__init__(lease, reason)
-        self.lease = lease
-        self.reason = reason
+    lease: Lease
+    reason: LostReason
 
     def __str__(self) -> str:
         lease = self.lease
@@ -84,6 +84,7 @@ class TaskTimeout(Exception):
     """
 
 
+@dataclass(eq=False, repr=False)
 class EffectUncertain(Exception):
     """An earlier delivery began an effect and never said how it ended; it was not repeated.
 
@@ -97,12 +98,10 @@ class EffectUncertain(Exception):
         started_at: when, on the database's clock.
     """
 
-    def __init__(self, effect: str, life: UUID, token: int, started_at: datetime) -> None:
-        super().__init__(effect, life, token, started_at)
-        self.effect = effect
-        self.life = life
-        self.token = token
-        self.started_at = started_at
+    effect: str
+    life: UUID
+    token: int
+    started_at: datetime
 
     def __str__(self) -> str:
         return (
@@ -111,15 +110,14 @@ class EffectUncertain(Exception):
         )
 
 
+@dataclass(eq=False, repr=False)
 class TaskNotAllowedError(Exception):
     """A task's path lies outside the installed apps and ``task_modules``: it is never imported.
 
     No retry helps: the task is dead at once, until the settings are changed and it is redriven.
     """
 
-    def __init__(self, path: str) -> None:
-        super().__init__(path)
-        self.path = path
+    path: str
 
     def __str__(self) -> str:
         return (
@@ -128,13 +126,12 @@ class TaskNotAllowedError(Exception):
         )
 
 
+@dataclass(eq=False, repr=False)
 class TaskNotFoundError(Exception):
     """A task's path doesn't lead to a task: it doesn't import, or what is there is no task."""
 
-    def __init__(self, path: str, why: str) -> None:
-        super().__init__(path, why)
-        self.path = path
-        self.why = why
+    path: str
+    why: str
 
     def __str__(self) -> str:
         return f"no task is found at {self.path!r}: {self.why}"

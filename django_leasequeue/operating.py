@@ -14,7 +14,7 @@ from .policy import gap_of
 from .polling import PollMixin
 from .records import ALL, All, DeadLetter, Depth, Paused, RedriveBatch, Slots, Stats
 from .stores.base import BATCH, REFUSED
-from .stores.outages import reached
+from .stores.drivers import reached
 from .story import dead_letter
 from .transitions import Kind, TaskRecord, Transition
 from .wakeups import Wake

@@ -20,6 +20,7 @@ TELL_SECONDS: Final = 4.0  # at least: workers look every 5
 GONE_SECONDS: Final = 60.0
 FORGOTTEN_SECONDS: Final = 3600.0
 TASKS_MAX: Final = 50  # that a worker tells of
+PLAIN: Final = ("host", "pid", "threads", "started_at", "seen_at")  # columns that are as told
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,15 +54,9 @@ class WorkerFacts:
 
 def tell(using: str, worker: WorkerFacts) -> None:
     """Write down what *worker* says of itself, in the place of what it said before."""
-    said = {
-        "host": worker.host,
-        "pid": worker.pid,
-        "threads": worker.threads,
-        "queues": json.dumps(worker.queues),
-        "started_at": worker.started_at,
-        "seen_at": worker.seen_at,
-        "tasks": json.dumps([asdict(task) for task in worker.tasks[:TASKS_MAX]], default=str),
-    }
+    said = {name: getattr(worker, name) for name in PLAIN}
+    said["queues"] = json.dumps(worker.queues)
+    said["tasks"] = json.dumps([asdict(task) for task in worker.tasks[:TASKS_MAX]], default=str)
     if not Worker.objects.using(using).filter(name=worker.name).update(**said):
         Worker.objects.using(using).bulk_create(
             [Worker(name=worker.name, **said)], ignore_conflicts=True
@@ -87,13 +82,8 @@ def workers(using: str) -> list[WorkerFacts]:
 
 def facts(row: Worker, now: datetime) -> WorkerFacts:
     return WorkerFacts(
-        name=row.name,
-        host=row.host,
-        pid=row.pid,
-        threads=row.threads,
+        **{name: getattr(row, name) for name in ("name", *PLAIN)},
         queues=tuple(json.loads(row.queues)),
-        started_at=row.started_at,
-        seen_at=row.seen_at,
         tasks=tuple(map(running, json.loads(row.tasks))),
         alive=now - row.seen_at < timedelta(seconds=GONE_SECONDS),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.migrations.loader import MigrationLoader
 
 from .base import Clock, Store
 
@@ -16,6 +17,13 @@ def lack_of_skip_locked(connection: BaseDatabaseWrapper) -> str:
     version = ".".join(map(str, connection.get_database_version()))
     server = f"{connection.display_name} {version}"
     return f"The queue's database {connection.alias!r}, {server}, has no SKIP LOCKED"
+
+
+def pending_migrations(using: str) -> list[str]:
+    """Those of our own that *using* lacks: its tables aren't those that this code works with."""
+    loader = MigrationLoader(connections[using])
+    ours = {node for node in loader.graph.nodes if node[0] == "leasequeue"}
+    return sorted(name for _, name in ours - loader.applied_migrations.keys())
 
 
 def store_for(using: str, clock: Clock | None = None) -> Store:

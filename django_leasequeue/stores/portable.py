@@ -29,9 +29,9 @@ from ..transitions import NOTHING, TRANSITION, Kind, State, TaskRecord, Transiti
 from ..validation import Why
 from . import pauses, pruning, tallies
 from .base import BATCH, REPEATS_MAX, Old, Pruned
+from .drivers import CONFLICTS, DUPLICATE_KEY, number
 from .folding import FoldingStore, move
 from .mending import lane, row_of
-from .mysql import CONFLICTS, DUPLICATE_KEY, number
 
 TURNS_KEPT: Final = 1000  # claims in flight may still write places that they read this long ago
 READ_COMMITTED: Final = "read committed"

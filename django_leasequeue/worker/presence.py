@@ -112,14 +112,7 @@ class Presence:
 
 
 def task_of(delivery: Delivery, now: datetime) -> RunningTask:
-    lease = delivery.lease
-    return RunningTask(
-        queue=lease.queue,
-        tenant=lease.tenant,
-        id=lease.id,
-        life=str(lease.life),
-        path=lease.path,
-        attempt=lease.attempt,
-        token=lease.token,
-        since=now - timedelta(seconds=delivery.seconds_run()),
-    )
+    of = delivery.lease
+    named = {"queue": of.queue, "tenant": of.tenant, "id": of.id, "life": str(of.life)}
+    since = now - timedelta(seconds=delivery.seconds_run())
+    return RunningTask(**named, path=of.path, attempt=of.attempt, token=of.token, since=since)

@@ -1,12 +1,10 @@
-"""What has to be so before a worker claims anything."""
+"""What has to be so before a worker claims anything; what isn't raises CannotStartError."""
 
 from __future__ import annotations
 
 from django.db import DEFAULT_DB_ALIAS, NotSupportedError, connections
-from django.db.migrations.loader import MigrationLoader
 
-from django_leasequeue.models import Task
-from django_leasequeue.stores import lack_of_skip_locked, tokens
+from django_leasequeue.stores import lack_of_skip_locked, pending_migrations, tokens
 
 
 class CannotStartError(Exception):
@@ -14,11 +12,7 @@ class CannotStartError(Exception):
 
 
 def refuse_old_servers(using: str) -> None:
-    """Look whether the server is one that Django and the claims can work with.
-
-    Raises:
-        CannotStartError: it isn't.
-    """
+    """Look whether the server is one that Django and the claims can work with."""
     try:
         connections[using].ensure_connection()
     except NotSupportedError as error:
@@ -28,33 +22,23 @@ def refuse_old_servers(using: str) -> None:
 
 
 def refuse_pending_migrations(using: str) -> None:
-    """Look whether the queue's tables are those that this code works with.
-
-    Raises:
-        CannotStartError: they aren't.
-    """
-    loader = MigrationLoader(connections[using])
-    app = Task._meta.app_label
-    ours = {node for node in loader.graph.nodes if node[0] == app}
-    pending = sorted(name for _, name in ours - loader.applied_migrations.keys())
-    if pending:
-        where = "" if using == DEFAULT_DB_ALIAS else f" --database {using}"
+    """Look whether the queue's tables are those that this code works with."""
+    if pending := pending_migrations(using):
         raise CannotStartError(
             f"the queue's tables are not up to date ({', '.join(pending)}): "
-            f"manage.py migrate {app}{where}"
+            f"manage.py migrate leasequeue{where(using)}"
         )
 
 
 def refuse_used_tokens(using: str) -> None:
-    """Look whether the next fencing token is a new one: a restored dump may have set them back.
-
-    Raises:
-        CannotStartError: it isn't.
-    """
+    """Look whether the next fencing token is a new one: a restored dump may have set them back."""
     if late := tokens.behind(using):
         stands, highest = late
-        where = "" if using == DEFAULT_DB_ALIAS else f" --database {using}"
         raise CannotStartError(
             f"fencing tokens up to {highest} were given out, and the sequence stands at {stands}: "
-            f"manage.py leasequeue advance-tokens{where}"
+            f"manage.py leasequeue advance-tokens{where(using)}"
         )
+
+
+def where(using: str) -> str:
+    return "" if using == DEFAULT_DB_ALIAS else f" --database {using}"

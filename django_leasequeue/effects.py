@@ -47,11 +47,7 @@ SKIP: Final = Uncertain.SKIP
 
 
 def once(
-    name: str,
-    act: Callable[[], Any],
-    *,
-    uncertain: Uncertain = RAISE,
-    not_done: Exceptions = (),
+    name: str, act: Callable[[], Any], *, uncertain: Uncertain = RAISE, not_done: Exceptions = ()
 ) -> Any:
     """Do *act* once in the life of the running task, however often it is delivered.
 

@@ -43,12 +43,7 @@ def error_facts(error: BaseException | str) -> dict[str, Any]:
     else:
         kind, message, trace = type_path(error), printed(error), trace_of(error)
     message = storable_text(message, MESSAGE_CHARACTERS_MAX)
-    return {
-        "type": kind,
-        "message": message,
-        "traceback": trace,
-        "summary": summary(kind, message),
-    }
+    return {"type": kind, "message": message, "traceback": trace, "summary": summary(kind, message)}
 
 
 def own_wait(error: BaseException | str) -> Any:

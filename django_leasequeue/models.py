@@ -153,14 +153,10 @@ class Task(models.Model):
                 name="leasequeue_task_later",
             ),
             models.Index(
-                fields=["queue", "seq"],
-                condition=Q(state="dead"),
-                name="leasequeue_task_dead",
+                fields=["queue", "seq"], condition=Q(state="dead"), name="leasequeue_task_dead"
             ),
             models.Index(
-                fields=["visible_at", "seq"],
-                condition=Q(state="dead"),
-                name="leasequeue_task_died",
+                fields=["visible_at", "seq"], condition=Q(state="dead"), name="leasequeue_task_died"
             ),
         ]
 

@@ -156,12 +156,7 @@ class OperatorMixin(PollMixin):
         return RedriveBatch(redriven=redriven, skipped=skipped, left=slots)
 
     def cancel(
-        self,
-        id: str,
-        *,
-        tenant: str = "",
-        by: str | None = None,
-        reason: str | None = None,
+        self, id: str, *, tenant: str = "", by: str | None = None, reason: str | None = None
     ) -> bool:
         """Take a held task away, on record; a running worker's next call is refused.
 

@@ -32,11 +32,7 @@ class Walk:
     """
 
     def __init__(
-        self,
-        store: Store,
-        retention: Mapping[Kind, float],
-        *,
-        queues: Sequence[str] | None = None,
+        self, store: Store, retention: Mapping[Kind, float], *, queues: Sequence[str] | None = None
     ) -> None:
         kinds: dict[float, list[Kind]] = defaultdict(list)
         for kind, seconds in retention.items():

@@ -270,10 +270,7 @@ class Store(ABC):
 
     def lost_reason(self, lease: Lease) -> LostReason | None:
         """Why *lease* isn't live; None where it is. Takes no lock."""
-        task, history = (
-            self.find(lease.life),
-            self.history([lease.life], since=lease.token),
-        )
+        task, history = (self.find(lease.life), self.history([lease.life], since=lease.token))
         return lost_reason(lease.token, task, history, self.now())
 
     def announce(self, moves: Iterable[tuple[str, Transition]]) -> None:

@@ -173,9 +173,7 @@ def interrupted() -> NoReturn:
 
 
 @contextmanager
-def in_each(
-    block: Callable[[BaseDatabaseWrapper], AbstractContextManager[Any]],
-) -> Iterator[None]:
+def in_each(block: Callable[[BaseDatabaseWrapper], AbstractContextManager[Any]]) -> Iterator[None]:
     """Inside a *block* of each connection in a test's transaction; elsewhere commits are real."""
     with ExitStack() as stack:
         for connection in connections.all(initialized_only=True):

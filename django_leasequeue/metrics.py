@@ -66,7 +66,7 @@ class QueueCollector(Collector):
 
     def gauges(self) -> Iterator[GaugeMetricFamily]:
         up = gauge("database_up", "Whether it could be asked just now.")
-        held = gauge("tasks", "Held tasks; counted up to 5,001.", "queue", "state")
+        held = gauge("tasks", "Held tasks; of many of a kind, about how many.", "queue", "state")
         oldest = gauge(
             "oldest_visible_age_seconds",
             "How long the oldest visible task has waited; 0 where none does.",

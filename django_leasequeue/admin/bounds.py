@@ -85,17 +85,17 @@ class TaskChangeList(BoundedChangeList):
         if vars(request).get("leasequeue_found"):  # by an index
             return rows
         if self.query:
-            return self.newest(request, rows, SEARCHED_MAX)
+            return self.newest(rows, SEARCHED_MAX)
         if request.method == "POST":
             return rows  # all that the filters match is meant, in whatever order
         if ORDER_VAR in self.params:
-            return self.newest(request, rows, SEARCHED_MAX)
-        return self.newest(request, rows, FILTERED_MAX) if self.has_active_filters else rows
+            return self.newest(rows, SEARCHED_MAX)
+        return self.newest(rows, FILTERED_MAX) if self.has_active_filters else rows
 
-    def newest(self, request: Any, rows: QuerySet[Any], limit: int) -> QuerySet[Any]:
+    def newest(self, rows: QuerySet[Any], limit: int) -> QuerySet[Any]:
         """Those of *rows* that are among the *limit* newest, whosever those are."""
         admin = self.model_admin
-        bounded = newest(rows, admin.held(request), admin.until_field, limit)
+        bounded = newest(rows, admin.written_down(), admin.until_field, limit)
         self.looked_at = None if bounded is rows else limit
         return bounded
 

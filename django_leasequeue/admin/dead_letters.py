@@ -16,6 +16,7 @@ from django.utils.translation import gettext, gettext_lazy as _
 
 from ..models import DeadLetter
 from ..story import VANISHED
+from ..transitions import State
 from .bounds import FILTERED_MAX, TaskChangeList, UnreadChangeList
 from .filters import (
     AgeFilter,
@@ -66,6 +67,10 @@ class DeadLetterAdmin(TaskPagesAdmin):
         """See TaskPagesAdmin."""
         return DeadLetter.objects.using(self.using()).filter(self.dead(request))
 
+    def written_down(self) -> QuerySet[DeadLetter]:
+        """See TaskPagesAdmin."""
+        return DeadLetter.objects.using(self.using()).filter(state=State.DEAD)
+
     @admin.display(description=_("last error"), ordering="last_error")
     def error(self, letter: DeadLetter) -> str:
         return shortened(letter.last_error, 120) or str(OUTCOMES[VANISHED])
@@ -94,7 +99,7 @@ class DeadLetterAdmin(TaskPagesAdmin):
             return HttpResponseRedirect(request.path)
         letters = changelist.queryset
         if not changelist.looked_at:
-            letters = changelist.newest(request, letters, FILTERED_MAX)
+            letters = changelist.newest(letters, FILTERED_MAX)
         groups = groups_of(letters, self.now(request), changelist)
         return self.page(
             request,

@@ -58,7 +58,7 @@ def values(request: HttpRequest, model_admin: Any) -> dict[str, set[str]]:
     if "leasequeue_values" not in known:
         filters = [f for f in model_admin.list_filter if issubclass(f, ValueFilter)]
         columns = {f.parameter_name: f.by for f in filters}
-        rows = model_admin.get_queryset(request).order_by(*model_admin.get_ordering(request))
+        rows = model_admin.some(request).order_by(*model_admin.get_ordering(request))
         read = list(rows.values_list(*columns.values())[:READ_MAX])
         found = map(set, zip(*read, strict=True)) if read else (set() for _ in columns)
         known["leasequeue_values"] = dict(zip(columns, found, strict=True))

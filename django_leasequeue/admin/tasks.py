@@ -49,6 +49,10 @@ class TaskAdmin(TaskPagesAdmin):
         """See TaskPagesAdmin."""
         return Task.objects.using(self.using()).exclude(self.dead(request))
 
+    def written_down(self) -> QuerySet[Task]:
+        """See TaskPagesAdmin."""
+        return Task.objects.using(self.using()).exclude(state=State.DEAD)
+
     @admin.display(description=_("state"), ordering="visible_at")
     def standing(self, task: Task) -> str:
         state: State = task.standing  # type: ignore[attr-defined]

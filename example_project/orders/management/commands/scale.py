@@ -10,7 +10,8 @@ import time
 from argparse import ArgumentParser
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from datetime import timedelta
+from typing import Any, Final
 from urllib.parse import quote
 
 from django.conf import settings
@@ -24,6 +25,18 @@ from django_leasequeue.models import Batch, DeadLetter, Task, TaskTransition, de
 from django_leasequeue.stores import store_for
 from example_project.orders.scale import DEATHS, FACTS, HELD, PAST, SEQUENCE, TASKS
 
+LATE: Final = 40
+CLOCKED: Final = (
+    "Dead letters",
+    "Dead letters of a task",
+    "Dead letters by error (groups)",
+    "Tasks",
+)
+LAPSES: Final = """
+UPDATE leasequeue_task SET attempt = max_attempts, visible_at = now() - interval '1 minute'
+ WHERE seq IN (SELECT seq FROM leasequeue_task WHERE lane = 'later' AND state = 'leased' LIMIT %s)
+"""
+
 
 class Command(BaseCommand):
     """``manage.py scale seed|measure``."""
@@ -36,7 +49,7 @@ class Command(BaseCommand):
         seeds.add_argument("--held", type=int, default=1_000_000)
         seeds.add_argument("--transitions", type=int, default=10_000_000)
         measures = acts.add_parser("measure")
-        measures.add_argument("--repeats", type=int, default=3)
+        measures.add_argument("--repeats", type=int, default=3, help="The best one counts.")
         measures.add_argument("--explain", action="store_true", help="Slow statements, too.")
 
     def handle(self, *args: Any, act: str, **options: Any) -> None:
@@ -75,7 +88,11 @@ class Command(BaseCommand):
         self.stdout.write("| page | ms of database time | statements |\n|---|---:|---:|")
         with self.timed("10,000 letters redriven as one batch, the first time"):
             batch = a_batch()
-        for name, ask in pages(client, batch).items():
+        asked = pages(client, batch)
+        late = {f"{name}; {LATE} dead by the clock alone": asked[name] for name in CLOCKED}
+        for name, ask in [*asked.items(), *late.items()]:
+            if name in late:
+                lapse()
             watches = []
             for _ in range(repeats):
                 watch = Stopwatch()
@@ -84,11 +101,17 @@ class Command(BaseCommand):
                 if answer.status_code != 200:
                     raise CommandError(f"{name}: status {answer.status_code}")
                 watches.append(watch)
-            best = sorted(watches, key=lambda watch: watch.seconds)[len(watches) // 2]
+            best = min(watches, key=lambda watch: watch.seconds)
             self.stdout.write(f"| {name} | {best.seconds * 1000:.0f} | {len(best.slowest)} |")
             if explain and best.seconds > 0.1:
                 for took, sql in sorted(best.slowest, reverse=True)[:3]:
                     self.stdout.write(f"    {took * 1000:.0f} ms: {sql[:3000]}")
+
+
+def lapse() -> None:
+    """Let some last leases run out, so that nobody has written down yet who died."""
+    with connection.cursor() as cursor:
+        cursor.execute(LAPSES, [LATE])
 
 
 class Stopwatch:
@@ -127,6 +150,8 @@ def pages(client: Client, batch: Batch) -> dict[str, Callable[[], Any]]:
     task = Task.objects.filter(state="ready", lane="now").order_by("-seq")[0]
     hundred = list(DeadLetter.objects.filter(state="dead").values_list("seq", flat=True)[:100])
     across = {"select_across": "1"}
+    day = store_for("default").now() - timedelta(days=1)
+    yesterday = f"?at__year={day.year}&at__month={day.month}&at__day={day.day}"
     return {
         "Dead letters": get("deadletter/"),
         "Dead letters, page 50": get("deadletter/?p=50"),
@@ -146,6 +171,7 @@ def pages(client: Client, batch: Batch) -> dict[str, Callable[[], Any]]:
             "deadletter/?of_task=shop.tasks.step_7", "redrive", letter.pk, **across
         ),
         "Redrive all 100,000: the question": ask("deadletter/", "redrive", letter.pk, **across),
+        "Cancel all tasks: the question": ask("task/", "cancel", task.pk, **across),
         "Redrive all 100,000: the dry run": ask(
             "deadletter/", "redrive", letter.pk, **across, confirmed="yes", rehearse="yes",
             until="2100-01-01T00:00:00+00:00",
@@ -169,6 +195,7 @@ def pages(client: Client, batch: Batch) -> dict[str, Callable[[], Any]]:
         "Transitions of a kind there is none of": get("tasktransition/?kind=dropped"),
         "Transitions of a queue": get("tasktransition/?in_queue=reports"),
         "Transitions of a life": get(f"tasktransition/?q={letter.life}"),
+        "Transitions of a day": get("tasktransition/" + yesterday),
         "Transitions of an own id": get(f"tasktransition/?q={task.task_id}"),
         "Transitions, search for what isn't there": get("tasktransition/?q=nobody"),
         "A transition": get(f"tasktransition/{letter.token}/change/"),

@@ -28,6 +28,8 @@ from .records import Admitted, EnqueuedTask, RedriveBatch
 from .signals import attempt_ended
 from .transitions import json_text
 from .worker.context import current_lease
+from .worker.deliveries import Delivery
+from .worker.runner import Outcome, Runner
 
 CALL: Final = '{"args":'  # how the payload of a task of django.tasks begins
 FAILED: Final = {"retried", "dead", "dropped"}
@@ -43,6 +45,7 @@ class Tracing:
     def connect(self) -> None:
         Queue.store_all = self.sent(Queue.store_all)  # type: ignore[method-assign]
         Queue.redrive_into = self.redriven(Queue.redrive_into)  # type: ignore[method-assign]
+        Runner.run = apart(Runner.run)  # type: ignore[method-assign]
         task_started.connect(self.task_started)
         attempt_ended.connect(self.attempt_ended)
 
@@ -84,20 +87,23 @@ class Tracing:
                 raise
 
     def task_started(self, task_result: TaskResult[..., Any], **_: Any) -> None:
-        lease = current_lease().lease
+        try:
+            lease = current_lease().lease
+        except LookupError:
+            return  # another backend's task
+        if str(lease.life) != task_result.id:
+            return  # likewise, which one of ours has run at once
         span, around = self.begin(lease)
         # After a redrive there are errors of earlier rounds.
         redriven = len(task_result.errors) >= lease.attempt
         span.set_attribute("messaging.leasequeue.redriven", redriven)
         self.started[lease.token] = span, time.time_ns()
-        # Nobody takes it off again: whatever runs here next is a task with a context of its own.
-        context.attach(trace.set_span_in_context(span, around))
+        context.attach(trace.set_span_in_context(span, around))  # until the end of Runner.run
 
     def begin(self, lease: Lease, started_at: int | None = None) -> tuple[Span, context.Context]:
         """The span of an attempt, and the context that its task carries.
 
-        A child of the enqueue's span, and linked to it. What is current here doesn't count: it is
-        of the task before.
+        A child of the enqueue's span, and linked to it.
         """
         around = carried(lease)
         link = trace.Link(trace.get_current_span(around).get_span_context())
@@ -134,6 +140,23 @@ class Tracing:
         if error:
             record(span, error, began_at + length)
         span.end(began_at + length)
+
+
+def apart(run: Callable[..., Any]) -> Callable[..., Any]:
+    """Run an attempt so that what it makes current isn't any more after it.
+
+    On the event loop each has a context of its own anyway.
+    """
+
+    def traced(runner: Runner, delivery: Delivery) -> Outcome:
+        token = context.attach(context.get_current())
+        try:
+            outcome: Outcome = run(runner, delivery)
+            return outcome
+        finally:
+            context.detach(token)
+
+    return traced
 
 
 def record(span: Span, error: BaseException, at: int) -> None:

@@ -577,3 +577,11 @@ async def enqueue_one_later() -> None:
 @task()
 def tell_the_trace() -> str:
     return trace.format_trace_id(trace.get_current_span().get_span_context().trace_id)
+
+
+@task()
+def run_another_at_once() -> bool:
+    """Whether this task's span is still the current one then."""
+    mine = trace.get_current_span()
+    add.using(backend="at once", queue_name="default").enqueue(1, 2)
+    return trace.get_current_span() is mine

@@ -13,11 +13,14 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from django_leasequeue import tracing
-from django_leasequeue.compat import task_started
+from django_leasequeue import NewTask, QueuePolicy, tracing
+from django_leasequeue.admission import admit
+from django_leasequeue.compat import ImmediateBackend, task_started
 from django_leasequeue.models import TaskTransition
 from django_leasequeue.queue import Queue
 from django_leasequeue.signals import attempt_ended
+from django_leasequeue.testing import run_tasks
+from django_leasequeue.worker.runner import Runner
 from tests.databases import on_all
 
 from . import tasks
@@ -57,6 +60,7 @@ class Spans:
 def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[Spans]:
     monkeypatch.setattr(Queue, "store_all", Queue.store_all)  # so that they come back
     monkeypatch.setattr(Queue, "redrive_into", Queue.redrive_into)
+    monkeypatch.setattr(Runner, "run", Runner.run)
     spans = Spans()
     tracing.install(spans.provider)
     tracing.install(spans.provider)  # once is enough
@@ -132,6 +136,31 @@ def test_what_a_task_enqueues_is_in_its_trace_but_not_in_that_of_the_one_before(
     assert (first.attributes or {})["messaging.message.id"] == before.id
 
 
+def test_a_span_is_current_for_its_task_alone(postgres: Site, spans: Spans) -> None:
+    postgres.enqueue(tasks.tell_the_trace)
+    with spans.tracer.start_as_current_span("a test") as around:
+        [result] = run_tasks(backend=postgres.alias)
+
+        assert result.return_value == trace.format_trace_id(spans.one("send work").context.trace_id)
+        assert trace.get_current_span() is around
+
+
+def test_a_task_that_another_backend_runs_at_once_is_not_taken_for_it(
+    postgres: Site, spans: Spans, settings: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = f"{ImmediateBackend.__module__}.{ImmediateBackend.__name__}"
+    settings.TASKS = settings.TASKS | {"at once": {"BACKEND": path}}
+    result = postgres.enqueue(tasks.run_another_at_once)
+    postgres.drain()
+    result.refresh()
+
+    assert result.return_value is True
+    assert tasks.run_another_at_once.func()
+    assert tasks.runs == [(1, 2), (1, 2)]
+    assert "Error calling" not in caplog.text
+    assert len(spans.named("process work")) == 1
+
+
 def test_tasks_enqueued_together_share_one_span(site: Site, spans: Spans) -> None:
     task = tasks.add.using(backend=site.alias, dedupe_key=None)
     task.enqueue_many([(1, 1), (2, 2)])
@@ -149,6 +178,33 @@ def test_a_duplicate_is_told_and_carries_nothing(site: Site, spans: Spans) -> No
 
     assert spans.told("send work", "leasequeue.duplicates") == [0, 1]
     assert spans.told("send work", "message.id") == [first.id, first.id]
+
+
+def test_what_is_redriven_after_its_only_attempt_shows_it(postgres: Site, spans: Spans) -> None:
+    postgres.enqueue(tasks.open_undecodable)
+    postgres.drain()
+    postgres.queue.redrive_all()
+    postgres.drain()
+
+    assert spans.told("process work", "leasequeue.redriven") == [False, True]
+
+
+def test_what_never_began_has_no_span_but_where_it_failed(postgres: Site, spans: Spans) -> None:
+    postgres.queue.enqueue({})
+    [lease] = postgres.queue.claim(worker="w")
+    for outcome in ("released", "lost", "dead"):
+        attempt_ended.send(None, lease=lease, outcome=outcome, seconds=2.5, error=None)
+
+    process = spans.one("process work")
+    assert process.attributes["error.type"] == "dead"
+    assert process.end_time - process.start_time == 2_500_000_000
+
+
+def test_where_no_span_is_made_nothing_is_carried() -> None:
+    new = NewTask(payload={"args": [], "kwargs": {}}, path="a.b")
+    admitted = admit(new, QueuePolicy(), bytes_max=1000)
+
+    assert list(tracing.carrying([admitted])) == [admitted]
 
 
 def test_a_payload_that_a_site_reads_itself_stays_as_it_is(site: Site, spans: Spans) -> None:

@@ -15,7 +15,9 @@ from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.core.management.base import BaseCommand
 
+from django_leasequeue.management.commands import leasequeue_worker
 from django_leasequeue.management.commands.leasequeue_worker import Command
 from django_leasequeue.models import TaskTransition
 from django_leasequeue.worker.supervisor import AGAIN, DEATHS_MAX, Line, Supervisor
@@ -237,3 +239,22 @@ def counted(monkeypatch: pytest.MonkeyPatch, count: Callable[[Any], None]) -> No
         start(self, child)
 
     monkeypatch.setattr(Supervisor, "start", started)
+
+
+@pytest.mark.parametrize("status", [AGAIN, 1])
+def test_who_makes_way_leaves_as_programs_do_and_who_is_stuck_at_once(
+    monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    """Else what sends spans or reports at an exit would lose those of each child's last tasks."""
+
+    def end(*_: Any) -> None:
+        raise SystemExit(status)
+
+    def leave(code: Any) -> None:
+        raise ArithmeticError("left at once")
+
+    monkeypatch.setattr(BaseCommand, "run_from_argv", end)
+    monkeypatch.setattr(leasequeue_worker, "leave", leave)
+
+    with pytest.raises(SystemExit if status == AGAIN else ArithmeticError):
+        Command().run_from_argv([])

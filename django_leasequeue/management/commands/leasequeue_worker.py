@@ -226,6 +226,8 @@ class Command(BaseCommand):
         try:
             super().run_from_argv(argv)
         except SystemExit as end:
+            if end.code == AGAIN and not settings.DEBUG:
+                raise  # it has ended well: what else runs at an exit may, as who sends spans
             leave(end.code)
 
 

@@ -147,6 +147,23 @@ def test_a_complete_that_waited_behind_an_adoption_is_refused(store: Store) -> N
     assert (task.state, kinds(store)[-1]) == (State.READY, "lapsed")
 
 
+@pytest.mark.parametrize("kind", [Kind.RETRIED, Kind.DROPPED, Kind.RELEASED])
+def test_a_report_that_waited_behind_an_adoption_is_refused(store: Store, kind: Kind) -> None:
+    lease = a_lease(store)
+
+    def report() -> set[int]:
+        released = kind is Kind.RELEASED
+        return store.release([lease]) if released else store.fail([a_failure(lease, kind)])
+
+    with a_transaction(store):
+        store.adopt(QUEUE, "w")
+        late = blocked(report, store.using)
+
+    assert late.result(timeout=10) == set()
+    assert kinds(store) == ["enqueued", "leased", "lapsed"]
+    assert store.depth(QUEUE).visible == 1
+
+
 def test_an_adoption_that_waited_behind_a_complete_finds_nothing(store: Store) -> None:
     lease = a_lease(store)
 
@@ -156,6 +173,20 @@ def test_an_adoption_that_waited_behind_a_complete_finds_nothing(store: Store) -
 
     assert late.result(timeout=10) == []
     assert kinds(store) == ["enqueued", "leased", "acked"]
+
+
+def test_an_adoption_that_waited_behind_a_failure_leaves_the_retry_its_delay(
+    store: Store,
+) -> None:
+    lease = a_lease(store)
+
+    with a_transaction(store):
+        store.fail([a_failure(lease, seconds=60)])
+        late = blocked(lambda: store.adopt(QUEUE, "w"), store.using)
+
+    assert late.result(timeout=10) == []
+    assert kinds(store) == ["enqueued", "leased", "retried"]
+    assert store.depth(QUEUE).scheduled == 1
 
 
 def test_a_complete_that_waited_behind_a_cancel_is_refused(store: Store) -> None:

@@ -9,8 +9,10 @@ from uuid import UUID
 import pytest
 
 from django_leasequeue.errors import LostReason
+from django_leasequeue.models import Pause
 from django_leasequeue.records import ALL, Depth
 from django_leasequeue.stores.base import Store
+from django_leasequeue.stores.memory import MemoryStore
 from django_leasequeue.testing.clock import FakeClock
 from django_leasequeue.transitions import Kind, State, TaskRecord
 from tests.builders import (
@@ -29,6 +31,31 @@ from tests.builders import (
 
 def seconds(clock: FakeClock, instant: datetime | None) -> float | None:
     return None if instant is None else (instant - clock.start).total_seconds()
+
+
+def test_every_pause_stays_on_record(store: Store, clock: FakeClock) -> None:
+    """G67"""
+    if isinstance(store, MemoryStore):
+        return  # it knows only those that last
+    for start in (0, 10):
+        clock.set(start)
+        assert store.pause(QUEUE, by="ada", reason="why")
+        clock.set(start + 5)
+        assert store.resume(QUEUE, by="bob", reason="over")
+
+    record = Pause.objects.using(store.using).filter(queue=QUEUE).order_by("id")
+    who = ["paused_queue", "paused_by", "reason", "resumed_by", "resume_reason"]
+    assert list(record.values_list(*who)) == [(None, "ada", "why", "bob", "over")] * 2
+    when = [(seconds(clock, row.paused_at), seconds(clock, row.resumed_at)) for row in record]
+    assert when == [(0, 5), (10, 15)]
+
+
+def test_what_no_row_of_the_log_tells_is_counted_beside_it(store: Store) -> None:
+    a_lease(store)
+    for _ in range(2):
+        store.tally({(QUEUE, "refused"): 2, ("other", "refused"): 7})
+
+    assert store.counts(QUEUE) == {"enqueued": 1, "leased": 1, "refused": 4}
 
 
 class TestEnqueue:
@@ -54,12 +81,28 @@ class TestEnqueue:
         wait = timedelta(seconds=9, microseconds=1)
         run_after = wait if by == "delay" else clock.now() + wait
         [stored] = store.enqueue(QUEUE, [a_task(run_after=run_after)])
-        assert stored.state is State.SCHEDULED
+        assert (stored.state, stored.enqueued_at) == (State.SCHEDULED, clock.now())
+        assert stored.visible_at == clock.now() + wait
 
         clock.set(9)
         assert store.claim(QUEUE, worker="w", limit=1) == []
         clock.set(9.000001)
         assert a_claim(store).attempt == 1
+
+    def test_of_many_each_answer_tells_whether_it_is_ready(
+        self, store: Store, clock: FakeClock
+    ) -> None:
+        later = a_task("a", run_after=timedelta(seconds=9))
+
+        answers = store.enqueue(QUEUE, [later, a_task("b"), later])
+
+        assert [(each.state, each.duplicate) for each in answers] == [
+            (State.SCHEDULED, False),
+            (State.READY, False),
+            (State.SCHEDULED, True),
+        ]
+        at = [seconds(clock, each.visible_at) for each in answers]
+        assert at == [9, 0, 9]
 
     def test_a_time_in_the_past_is_now(self, store: Store, clock: FakeClock) -> None:
         """A task may not get ahead of others by naming an earlier date."""
@@ -95,6 +138,35 @@ class TestEnqueue:
         assert store.cancel(QUEUE, [first.id], tenant="", by=None, reason=None)
         assert store.held(QUEUE, first.id, "") is None
         assert store.held(QUEUE, first.id, "X") is not None
+
+    def test_a_lifes_text_is_no_id_of_a_task_that_was_given_one(self, store: Store) -> None:
+        lease = a_lease(store, "a")
+        store.fail([a_failure(lease, Kind.DEAD)])
+        text = str(lease.life)
+
+        assert store.held(QUEUE, text, "") is None
+        assert store.redrive(QUEUE, [text], tenant="", by=None, reason=None).redriven == 0
+        assert store.cancel(QUEUE, [text], tenant="", by=None, reason=None) == set()
+        [stored] = store.enqueue(QUEUE, [a_task(text)])
+        assert not stored.duplicate
+        assert kinds(store, lease.life) == ["enqueued", "leased", "dead"]
+
+    @pytest.mark.parametrize(("queue", "tenant"), [("elsewhere", ""), (QUEUE, "X")])
+    def test_it_is_known_by_that_in_its_own_queue_and_tenant_only(
+        self, store: Store, queue: str, tenant: str
+    ) -> None:
+        task = a_task()
+        task = replace(task, id=str(task.life))
+        store.enqueue(QUEUE, [task])
+        store.fail([a_failure(store.claim(QUEUE, worker="w", limit=1)[0], Kind.DEAD)])
+
+        assert store.held(queue, task.id, tenant) is None
+        batch = store.redrive(queue, [task.id], tenant=tenant, by=None, reason=None)
+        assert batch.skipped == {task.id: "not held"}
+        assert store.cancel(queue, [task.id], tenant=tenant, by=None, reason=None) == set()
+        [stored] = store.enqueue(queue, [a_task(task.id, tenant=tenant)])
+        assert not stored.duplicate
+        assert kinds(store, task.life) == ["enqueued", "leased", "dead"]
 
     def test_a_held_id_and_a_live_key_come_back_as_duplicates(self, store: Store) -> None:
         """B26: what is delivered is the first payload; the answer tells waiting from running."""
@@ -532,6 +604,8 @@ class TestLists:
 
         assert store.next_due(QUEUE) == timedelta(seconds=5)
         assert store.oldest_visible(QUEUE) == timedelta(seconds=31)
+        clock.set(40)
+        assert store.next_due(QUEUE) is None, "what has come due is there already"
 
     def test_the_history_is_in_log_order_from_any_position(self, store: Store) -> None:
         lease, other = a_lease(store), a_lease(store, "b")

@@ -148,13 +148,16 @@ def test_a_heartbeat_goes_when_a_later_one_has_made_up_for_it(
     assert rows(store).count("heartbeat") == 2  # the last, and the last that is old enough
 
 
-def test_a_life_of_very_many_rows_goes_by_and_by(store: Store, clock: FakeClock) -> None:
+@pytest.mark.parametrize("retention", [ALL_KINDS, {Kind.ACKED: HOUR}], ids=["all", "acked alone"])
+def test_a_life_of_very_many_rows_goes_by_and_by(
+    store: Store, clock: FakeClock, retention: dict[Kind, float]
+) -> None:
     lease = a_lease(store)
     for _ in range(25):
         store.heartbeat(lease, None)
     store.complete([a_finish(lease)])
     clock.set(2 * HOUR)
-    walk = Walk(store, ALL_KINDS)
+    walk = Walk(store, retention)
 
     steps = []
     more = True
@@ -177,6 +180,19 @@ def test_pruning_stops_before_what_is_too_young_and_goes_on_there(
         assert walk.step()[0] == (3 if hour else 0)
 
     assert rows(store) == ["enqueued", "leased", "acked"]
+
+
+def test_a_walk_never_looks_at_what_lies_behind_it(store: Store, clock: FakeClock) -> None:
+    first, second = a_lease(store, "a"), a_lease(store, "b")
+    store.complete([a_finish(first)])
+    behind = store.history([first.life])[-1].position
+    store.complete([a_finish(second)])
+    clock.set(2 * HOUR)
+    hour = timedelta(hours=1)
+
+    store.prune([Kind.ACKED], age=hour, queues=None, behind=behind, size=100)
+
+    assert rows(store) == kinds(store, first.life)
 
 
 def test_a_row_of_a_clock_that_was_set_back_stops_nothing(store: Store, clock: FakeClock) -> None:

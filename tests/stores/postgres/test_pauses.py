@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from django.db import connection, transaction
 
-from django_leasequeue.models import Pause
 from django_leasequeue.stores.postgres import PostgresStore
 from tests.waiting import answered, blocked
 
@@ -75,14 +74,3 @@ def test_an_enqueue_doesn_t_wait_for_a_pause(store: PostgresStore) -> None:
         [task] = answered(lambda: store.enqueue("q", [a_task("a")]))
 
     assert task.id == "a"
-
-
-def test_every_pause_stays_on_record(store: PostgresStore) -> None:
-    """G67"""
-    for _ in range(2):
-        pause(store)
-        resume(store)
-
-    facts = ["queue", "paused_queue", "paused_by", "reason", "resumed_by", "resume_reason"]
-    one = ("q", None, "ada", "why", "bob", "over")
-    assert list(Pause.objects.order_by("id").values_list(*facts)) == [one, one]

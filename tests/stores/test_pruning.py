@@ -188,9 +188,9 @@ def test_a_walk_never_looks_at_what_lies_behind_it(store: Store, clock: FakeCloc
     behind = store.history([first.life])[-1].position
     store.complete([a_finish(second)])
     clock.set(2 * HOUR)
-    hour = timedelta(hours=1)
+    old = Old(kinds=[Kind.ACKED], age=timedelta(hours=1), queues=None)
 
-    store.prune([Kind.ACKED], age=hour, queues=None, behind=behind, size=100)
+    store.prune(old, behind=behind, size=100)
 
     assert rows(store) == kinds(store, first.life)
 

@@ -74,9 +74,9 @@ class Client:
             *[self.cancel] * 4,
             *[self.redrive] * 2,
             *[self.erase] * 1,
-            *[self.pause_for_a_while] * 1,
-            *[self.redrive_as_a_batch] * 1,
-            *[self.cancel_as_a_batch] * 1,
+            *[self.pause_for_a_while] * 2,
+            *[self.redrive_as_a_batch] * 4,
+            *[self.cancel_as_a_batch] * 4,
         ]
         self.stored: list[tuple[str, EnqueuedTask]] = []  # the last few, and their queues
 

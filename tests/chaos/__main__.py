@@ -30,9 +30,9 @@ def main() -> int:
         print("\n".join(lines(report)))
         if options.keep:
             shutil.copytree(stage.folder, options.keep, ignore=shutil.ignore_patterns(".devdb*"))
-    # Whoever was still starting when it was told to stop had nothing to end in good order.
-    in_order = report.statuses.keys() <= {0, -signal.SIGTERM}
-    return 0 if in_order and not report.violations else 1
+    # Whoever was still starting when it was told to stop had nothing to end in good order; but
+    # nobody has to be killed.
+    return int(-signal.SIGKILL in report.statuses or bool(report.violations))
 
 
 def parser() -> argparse.ArgumentParser:

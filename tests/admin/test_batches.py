@@ -246,3 +246,18 @@ def test_who_may_not_see_all_batches_sees_their_own(
     assert (len(desk.at("batch").rows()), len(bob.rows()), len(eve.rows())) == (1, 0, 1)
     monkeypatch.setattr(ReadOnlyTaskAdmin, "tenants_for", lambda self, request: {"acme"})
     assert len(eve.rows()) == 0
+
+
+def test_what_is_put_on_record_is_in_the_sites_language_and_told_in_the_readers(
+    desk: Desk, emails: Queue
+) -> None:
+    for id in "ab":
+        a_dead_letter(emails, id, dedupe_key=id)
+    emails.enqueue({}, id="twin", dedupe_key="a")
+    desk.client.defaults["HTTP_ACCEPT_LANGUAGE"] = "de"
+
+    said = desk.redrive(0, across=True, path=f"{desk.url('changelist')}?how=failed")
+
+    key = "der Schlüssel 'a' gehört twin"
+    assert said == f"1 wieder eingereiht, 1 übersprungen: emails/a: {key}"
+    assert Batch.objects.using(emails.using).get().chosen == "cause: failed"

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.utils.translation import override
 
 from django_leasequeue import Queue
 from django_leasequeue.models import Pause, Worker
@@ -59,6 +60,13 @@ def test_status_tells_how_each_queue_is_doing_and_why(mail: Queue) -> None:
     assert line.split()[:3] == ["mail", "stuck", "1"]
     assert tenant.split()[:2] == ["acme", "1"]
     assert "mail is stuck: 1 task waits, no worker is there for this queue." in told
+
+
+def test_the_terminal_is_english_whatever_the_sites_language(mail: Queue) -> None:
+    mail.enqueue({})
+
+    with override("de"):
+        assert "mail is stuck: 1 task waits, no worker is there" in run("status")
 
 
 def test_status_for_programs(mail: Queue) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 import pytest
+from django.utils.translation import override
 
 from django_leasequeue.overview.verdicts import Facts, Verdict, verdict
 from django_leasequeue.overview.wording import number, span
@@ -79,3 +80,8 @@ def test_a_span_is_told_in_the_two_units_that_matter(seconds: float, said: str) 
 )
 def test_a_number_is_short(value: float, said: str) -> None:
     assert number(value) == said
+
+
+def test_decimals_are_those_of_the_readers_language() -> None:
+    with override("fr"):
+        assert (number(0.25), number(0.04), span(0.2)) == ("0,2", "<0,1", "0,2 s")

@@ -1,4 +1,4 @@
-"""The page of signals and log lines tells what the code does."""
+"""G71: the page of signals and log lines tells what the code does."""
 
 from __future__ import annotations
 

@@ -74,6 +74,7 @@ def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[Spans]:
 def test_an_attempt_is_a_child_of_the_enqueue_and_that_of_what_the_site_did(
     site: Site, spans: Spans
 ) -> None:
+    """G70"""
     with spans.tracer.start_as_current_span("a request") as request:
         result = site.enqueue(tasks.add, 1, 1)
     site.drain()
@@ -95,6 +96,7 @@ def test_an_attempt_is_a_child_of_the_enqueue_and_that_of_what_the_site_did(
 
 
 def test_each_attempt_tells_how_it_ended_and_a_redrive_shows(site: Site, spans: Spans) -> None:
+    """G70"""
     site.enqueue(tasks.fail, "no order 17")
     site.drain()
     site.queue.redrive_all()
@@ -237,6 +239,7 @@ def test_an_enqueue_that_fails_tells_why(postgres: Site, spans: Spans) -> None:
 
 
 def test_without_it_nothing_is_carried(postgres: Site) -> None:
+    """G70; that nothing is imported, lint-imports holds."""
     postgres.enqueue(tasks.add, 1, 1)
 
     [lease] = postgres.queue.claim(worker="w")
@@ -244,6 +247,7 @@ def test_without_it_nothing_is_carried(postgres: Site) -> None:
 
 
 def test_the_trace_goes_on_in_another_process(postgres: Site, spans: Spans) -> None:
+    """G70"""
     postgres.enqueue(tasks.tell_the_trace)
     process: Any = postgres.start("--drain", FURTHER_APPS="tests.worker.traced.Traced")
     assert process.wait(30) == 0, "".join(process.lines)

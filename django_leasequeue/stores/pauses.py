@@ -20,6 +20,12 @@ from ..validation import Why
 
 GATE: Final = ""  # the row on MySQL that is of no queue; those have names
 LOCK: Final = "LOCK TABLE leasequeue_pause IN EXCLUSIVE MODE"
+# Should its client freeze or vanish, claims from all queues would wait for as long as TCP does.
+GIVE_UP: Final = """
+SELECT set_config('idle_in_transaction_session_timeout', %s, true)
+ WHERE current_setting('idle_in_transaction_session_timeout') = '0'
+"""
+IDLE_MILLISECONDS_MAX: Final = 10_000
 SHARE: Final = """
 SELECT paused_queue FROM leasequeue_pause WHERE paused_queue IN (%s, '') LOCK IN SHARE MODE
 """
@@ -48,6 +54,7 @@ def wait_for_claims(using: str, clock: Callable[[], datetime]) -> None:
     vendor = connections[using].vendor
     if vendor == "postgresql":
         with connections[using].cursor() as cursor:
+            cursor.execute(GIVE_UP, [str(IDLE_MILLISECONDS_MAX)])
             cursor.execute(LOCK)
     elif vendor == "mysql":
         gate = Pause(queue=GATE, paused_queue=GATE, paused_at=clock())

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from django.db import connection, transaction
+from django.db import DatabaseError, connection, transaction
 
+from django_leasequeue.stores import pauses
 from django_leasequeue.stores.postgres import PostgresStore
 from tests.waiting import answered, blocked
 
@@ -55,6 +56,21 @@ def test_a_claim_that_waited_behind_a_resumption_leases(store: PostgresStore) ->
         late = blocked(lambda: store.claim("q", worker="w", limit=1))
 
     assert [lease.id for lease in late.result(timeout=10)] == ["a"]
+
+
+def test_who_vanishes_in_the_middle_of_a_pause_holds_up_the_claims_for_no_longer_than_that(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pauses, "IDLE_MILLISECONDS_MAX", 100)
+    store.enqueue("q", [a_task("a")])
+
+    with pytest.raises(DatabaseError), transaction.atomic():
+        pause(store)
+        [lease] = answered(lambda: store.claim("q", worker="w", limit=1))
+
+    connection.close()
+    assert lease.id == "a"
+    assert store.pauses() == {}
 
 
 def test_a_dump_is_in_nobodys_way(store: PostgresStore) -> None:

@@ -1,90 +1,184 @@
-"""The SQL files beside this module, run through Django's own connection."""
+"""The SQL files beside this module, run on the connection that Django has open.
+
+What Django and the driver do around a small statement takes longer than the statement. So its
+arguments go to the server as text, its plan is kept there, and its answer comes back in the
+server's own format; whoever watches Django's connection sees each statement all the same.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 import psycopg
-from django.db import ProgrammingError, connections
-from psycopg.errors import InvalidSqlStatementName
+from django.db import connections
+from psycopg import generators
+from psycopg.adapt import Transformer
+from psycopg.errors import InvalidSqlStatementName, error_from_result
 
 FOLDER: Final = Path(__file__).parent / "sql"
-
-PREPARE_THRESHOLD: Final = 3  # uses on one connection, before it pays
+PARAMETER: Final = re.compile(r"%\((\w+)\)s")
+PREPARED_FROM: Final = 3  # uses on one connection: it pays where more are to come
+BINARY: Final = psycopg.pq.Format.BINARY
 
 columns: Final[dict[str, list[str]]] = {}  # of each statement's answer: always the same
 
 
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One SQL file, without the header and the comments that explain it.
+
+    ``text`` names its parameters, ``numbered`` counts them, as the server wants it.
+    """
+
+    name: str
+    text: str
+    numbered: bytes
+    parameters: tuple[str, ...]
+
+
 @cache
-def statement(name: str) -> str:
-    """The text of sql/*name*.sql, without the header and the comments that explain it."""
+def statement(name: str) -> Statement:
     lines = (FOLDER / f"{name}.sql").read_text(encoding="utf-8").splitlines()
     # Short: the driver remembers what it made of up to 4,096 characters, and works the rest out
     # anew each time.
-    return "\n".join(line.strip() for line in lines if not line.lstrip().startswith("--"))
+    text = "\n".join(line.strip() for line in lines if not line.lstrip().startswith("--"))
+    parameters = tuple(dict.fromkeys(PARAMETER.findall(text)))
+    numbered = PARAMETER.sub(lambda found: f"${parameters.index(found[1]) + 1}", text)
+    return Statement(name, text, numbered.replace("%%", "%").encode(), parameters)
 
 
-def run(using: str, name: str, parameters: dict[str, Any]) -> list[dict[str, Any]]:
+def run(using: str, name: str, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """As ``run_plain``, each row by the names of its columns."""
+    rows = run_plain(using, name, parameters)
+    return [dict(zip(columns[name], row, strict=True)) for row in rows]
+
+
+def run_plain(using: str, name: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
     """Run sql/*name*.sql in the caller's transaction, if there is one; the rows it answers."""
-    given = {
-        key: array_text(value) if isinstance(value, list) else value
-        for key, value in parameters.items()
-    }
     connection: Any = connections[using]
     connection.ensure_connection()
     connection.validate_no_broken_transaction()
+    given = {key: value_text(value) for key, value in parameters.items()}
+    wanted = statement(name)
+    with connection._prepare_cursor(cursor_for(connection, wanted)) as cursor:
+        cursor.execute(wanted.text, given)
+        if name not in columns:
+            answer = cursor.pgresult
+            columns[name] = [answer.fname(index).decode() for index in range(answer.nfields)]
+        rows: list[tuple[Any, ...]] = cursor.fetchall()
+        return rows
+
+
+def cursor_for(connection: Any, wanted: Statement) -> Any:
+    """What runs *wanted*: our own, where neither a BEGIN nor Django's log needs the driver's."""
     raw = connection.connection
-    with connection.wrap_database_errors:
-        direct = is_direct(raw)
-    if not direct:
-        with connection.cursor() as cursor:
-            return answer(cursor, name, given)
-    try:
-        return run_prepared(connection, name, given)
-    except ProgrammingError as error:
-        if not isinstance(error.__cause__, InvalidSqlStatementName):
-            raise
-        raw.leasequeue_direct = False  # the site throws away what is prepared here
-        if connection.in_atomic_block:
-            raise
-    return run(using, name, parameters)
+    begun = raw.autocommit or raw.pgconn.transaction_status == psycopg.pq.TransactionStatus.INTRANS
+    piped = raw.pgconn.pipeline_status != psycopg.pq.PipelineStatus.OFF
+    site_prepares = raw.prepare_threshold is not None  # and would throw away what others prepared
+    if piped or site_prepares or connection.queries_logged or not begun:
+        return psycopg.Cursor(raw)
+    return Cursor(raw, wanted)
 
 
-def run_prepared(connection: Any, name: str, given: dict[str, Any]) -> list[dict[str, Any]]:
-    """Of a small statement's time most is planning, and writing its arguments into its text."""
-    raw = connection.connection
-    site_s, raw.prepare_threshold = raw.prepare_threshold, PREPARE_THRESHOLD
-    try:
-        with connection._prepare_cursor(psycopg.Cursor(raw)) as cursor:
-            return answer(cursor, name, given)
-    finally:
-        raw.prepare_threshold = site_s
+@dataclass(slots=True)
+class Kept:
+    """What we know of a session of the driver's.
+
+    ``direct``: whether it is the server's own, and may be prepared on; None: not known yet.
+    """
+
+    uses: dict[str, int] = field(default_factory=dict)
+    prepared: set[str] = field(default_factory=set)
+    direct: bool | None = None
 
 
-def answer(cursor: Any, name: str, given: dict[str, Any]) -> list[dict[str, Any]]:
-    cursor.execute(statement(name), given)
-    if name not in columns:
-        columns[name] = [column.name for column in cursor.description]
-    return [dict(zip(columns[name], row, strict=True)) for row in cursor.fetchall()]
+class Cursor:
+    """As much of a cursor as Django's wrappers need to run one statement."""
+
+    def __init__(self, raw: Any, wanted: Statement) -> None:
+        self.raw = raw
+        self.wanted = wanted
+        self.pgresult: Any = None
+
+    def execute(self, text: str, given: Mapping[str, str | None]) -> None:
+        values = [given[name] for name in self.wanted.parameters]
+        encoded = [None if value is None else value.encode() for value in values]
+        kept = kept_of(self.raw)
+        uses = kept.uses[self.wanted.name] = kept.uses.get(self.wanted.name, 0) + 1
+        with self.raw.lock:
+            if uses < PREPARED_FROM or not is_direct(self.raw, kept):
+                self.run_once(encoded)
+                return
+            try:
+                self.run_prepared(kept, encoded)
+            except InvalidSqlStatementName:
+                kept.direct = False  # the site throws away what is prepared here
+                if not self.raw.autocommit:
+                    raise
+                self.run_once(encoded)
+
+    def run_once(self, values: list[bytes | None]) -> None:
+        self.raw.pgconn.send_query_params(self.wanted.numbered, values, result_format=BINARY)
+        self.pgresult = self.answer()
+
+    def run_prepared(self, kept: Kept, values: list[bytes | None]) -> None:
+        name = f"leasequeue_{self.wanted.name}".encode()
+        if self.wanted.name not in kept.prepared:
+            self.raw.pgconn.send_prepare(name, self.wanted.numbered)
+            self.answer()
+            kept.prepared.add(self.wanted.name)
+        self.raw.pgconn.send_query_prepared(name, values, result_format=BINARY)
+        self.pgresult = self.answer()
+
+    def answer(self) -> Any:
+        [result] = self.raw.wait(generators.execute(self.raw.pgconn))
+        if result.status == psycopg.pq.ExecStatus.FATAL_ERROR:
+            raise error_from_result(result, encoding=self.raw.info.encoding)
+        return result
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        transformer = Transformer(self.raw)
+        transformer.set_pgresult(self.pgresult)
+        return transformer.load_rows(0, self.pgresult.ntuples, tuple)
+
+    def close(self) -> None:
+        """Nothing is held open."""
 
 
-def is_direct(raw: Any) -> bool:
+def kept_of(raw: Any) -> Kept:
+    known: Kept | None = vars(raw).get("leasequeue")
+    if known is None:
+        known = raw.leasequeue = Kept()
+    return known
+
+
+def is_direct(raw: Any, kept: Kept) -> bool:
     """Whether the driver's connection *raw* leads to the server itself, and may prepare there.
 
     A proxy hands each transaction to another session; it makes up the number of its own.
     """
-    known: bool | None = vars(raw).get("leasequeue_direct")
-    if known is None:
-        [number] = raw.execute("SELECT pg_backend_pid()").fetchone()
-        known = raw.leasequeue_direct = number == raw.info.backend_pid
-    return known
+    if kept.direct is None:
+        raw.pgconn.send_query(b"SELECT pg_backend_pid()")
+        [answer] = raw.wait(generators.execute(raw.pgconn))
+        kept.direct = answer.get_value(0, 0) == str(raw.info.backend_pid).encode()
+    return kept.direct
 
 
-def array_text(values: list[Any]) -> str:
-    """*values* as PostgreSQL writes an array; the driver takes several times as long for many."""
-    return "{" + ",".join([element_text(value) for value in values]) + "}"
+def value_text(value: Any) -> str | None:
+    """*value* as PostgreSQL writes it."""
+    if value is None or type(value) is str:
+        return value
+    if isinstance(value, list):
+        return "{" + ",".join([element_text(element) for element in value]) + "}"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value.isoformat() if isinstance(value, datetime) else str(value)
 
 
 def element_text(value: Any) -> str:

@@ -6,7 +6,6 @@ these; on tables that nobody has analysed since the load, and on analysed ones.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -205,14 +204,12 @@ def backlog(store: PostgresStore, request: pytest.FixtureRequest) -> Iterator[No
 
 def plan(name: str, parameters: dict[str, Any], mode: str) -> dict[str, Any]:
     """The server's plan for sql/*name*.sql."""
-    parameters = {key: parameters[key] for key in parameters if f"%({key})s" in statement(name)}
-    numbers = {key: f"${number}" for number, key in enumerate(parameters, 1)}
-    text = re.sub(r"%\((\w+)\)s", lambda match: numbers[match[1]], statement(name))
-    values = ", ".join(f"%({key})s" for key in parameters)
+    guarded = statement(name)
+    values = ", ".join(f"%({key})s" for key in guarded.parameters)
     with connection.cursor() as cursor:
         cursor.execute(f"SET plan_cache_mode = {mode}")
         cursor.execute("DEALLOCATE ALL")
-        cursor.execute(f"PREPARE guarded AS {text}".replace("%%", "%"))
+        cursor.execute(b"PREPARE guarded AS " + guarded.numbered)
         cursor.execute(f"EXPLAIN (FORMAT JSON) EXECUTE guarded({values})", parameters)
         [[[answer]]] = cursor.fetchall()
         cursor.execute("DEALLOCATE ALL")

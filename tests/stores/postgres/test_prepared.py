@@ -6,7 +6,7 @@ import pytest
 from django.db import connection
 
 from django_leasequeue.queue import Queue
-from django_leasequeue.stores.postgres.statements import PREPARE_THRESHOLD
+from django_leasequeue.stores.postgres.statements import PREPARED_FROM, kept_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -24,7 +24,7 @@ def queue() -> Queue:
 
 
 def enqueue_often(queue: Queue) -> None:
-    for number in range(PREPARE_THRESHOLD + 2):
+    for number in range(PREPARED_FROM + 2):
         queue.enqueue(number)
 
 
@@ -35,7 +35,7 @@ def test_on_a_direct_connection_they_are_planned_once(queue: Queue) -> None:
 
 def test_on_one_that_may_change_under_us_they_are_not(queue: Queue) -> None:
     connection.ensure_connection()
-    connection.connection.leasequeue_direct = False
+    kept_of(connection.connection).direct = False
     enqueue_often(queue)
     assert prepared() == 0
 
@@ -51,7 +51,7 @@ def test_a_site_may_throw_them_away(queue: Queue, words: str) -> None:
     with connection.cursor() as cursor:
         cursor.execute(words)
     enqueue_often(queue)
-    assert queue.depth().visible == 2 * (PREPARE_THRESHOLD + 2)
+    assert queue.depth().visible == 2 * (PREPARED_FROM + 2)
 
 
 def test_a_table_may_change_under_them(queue: Queue) -> None:
@@ -61,7 +61,7 @@ def test_a_table_may_change_under_them(queue: Queue) -> None:
             cursor.execute(f"ALTER TABLE leasequeue_{table} ADD COLUMN later text")
     try:
         enqueue_often(queue)
-        assert len(queue.claim(worker="w", limit=100)) == 2 * (PREPARE_THRESHOLD + 2)
+        assert len(queue.claim(worker="w", limit=100)) == 2 * (PREPARED_FROM + 2)
     finally:
         for table in ("task", "transition"):
             with connection.cursor() as cursor:

@@ -44,10 +44,6 @@ KEEPALIVE: Final = {
     **{"keepalives": 1, "keepalives_idle": 30},
     **{"keepalives_interval": 10, "keepalives_count": 3},
 }
-NOTIFY: Final = """
-SELECT CASE WHEN NOT pg_try_advisory_xact_lock(%s, hashtext(%s))
-            THEN pg_notify(%s, %s) END
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,22 +62,21 @@ class Wake:
             if sleeper.using == self.using and self.queue in sleeper.queues:
                 sleeper.wake()
         if on_postgresql(self.using):
-            self.notify(connections[self.using])
+            self.notify()
 
-    def notify(self, connection: Any) -> None:
+    def notify(self) -> None:
         """Tell other processes; where that fails they find out by themselves, at their next look.
 
         It is after the commit: an error would say of what is stored that it isn't.
         """
+        from .stores.postgres.statements import run  # noqa: PLC0415  no driver elsewhere
+
+        told = {"channel": CHANNEL, "class": LOCK_CLASS, "queue": self.queue, "all": self.all}
         try:
-            with connection.cursor() as cursor:
-                if self.all:
-                    cursor.execute("SELECT pg_notify(%s, %s)", [CHANNEL, self.queue])
-                else:
-                    cursor.execute(NOTIFY, [LOCK_CLASS, self.queue, CHANNEL, self.queue])
+            run(self.using, "notify", told)
         except Error as error:
             logger.warning("nobody could be told that queue=%s has work: %s", self.queue, error)
-            connection.close_if_unusable_or_obsolete()
+            connections[self.using].close_if_unusable_or_obsolete()
 
 
 class Sleeper(ABC):

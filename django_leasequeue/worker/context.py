@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime
@@ -129,11 +127,16 @@ def current_lease() -> CurrentLease:
         raise LookupError("no worker is running a task here, so there is no lease") from None
 
 
-@contextmanager
-def running(lease: CurrentLease) -> Iterator[None]:
+class running:
     """Make *lease* the current one."""
-    token = current.set(lease)
-    try:
-        yield
-    finally:
-        current.reset(token)
+
+    __slots__ = ("lease", "token")
+
+    def __init__(self, lease: CurrentLease) -> None:
+        self.lease = lease
+
+    def __enter__(self) -> None:
+        self.token = current.set(self.lease)
+
+    def __exit__(self, *_: object) -> None:
+        current.reset(self.token)

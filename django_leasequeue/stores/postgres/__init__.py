@@ -26,7 +26,7 @@ from ..base import BATCH, Clock, Failure, Finish, Old, Pruned, Store
 from . import columns, rows
 from .heads import Head
 from .rows import Claimed, Row
-from .statements import run
+from .statements import run, run_plain
 
 KEY_REPEATS: Final = 5  # of a redrive whose key is taken under its hands
 NO_HOLDER: Final = {"key": None, "held_by": None}  # that could be named
@@ -44,8 +44,16 @@ class PostgresStore(Store):
 
     def run(self, name: str, **parameters: Any) -> list[Row]:
         """Run sql/*name*.sql at the present instant; the rows it answers."""
-        now = self.clock.now() if self.clock else None
-        return self.repeated(lambda: run(self.using, name, {"now": now, **parameters}))
+        return self.repeated(lambda: run(self.using, name, self.at_present(parameters)))
+
+    def run_claim(self, name: str, queue: str, worker: str, **parameters: Any) -> Claimed:
+        """As ``run``; the many columns of many leases never become dictionaries."""
+        asked = self.at_present({"queue": queue, "worker": worker, **parameters})
+        answer = self.repeated(lambda: run_plain(self.using, name, asked))
+        return rows.claimed(answer, queue=queue, worker=worker)
+
+    def at_present(self, parameters: dict[str, Any]) -> dict[str, Any]:
+        return {"now": self.clock.now() if self.clock else None, **parameters}
 
     def lost_a_conflict(self, error: OperationalError) -> bool:
         return isinstance(error.__cause__, DeadlockDetected | SerializationFailure)
@@ -132,16 +140,14 @@ class PostgresStore(Store):
     def take(self, queue: str, worker: str, limit: int, *, gate: bool) -> Claimed:
         """Lease tasks by the statement that fits; a wrong guess costs a round trip, not a turn."""
         tenant = self.only_tenant.get(queue)
-        asked = {"queue": queue, "worker": worker, "limit": limit, "gate": gate}
+        asked: dict[str, Any] = {"limit": limit, "gate": gate, "queue": queue, "worker": worker}
         if tenant is not None:
             head = self.heads.setdefault(queue, Head())
-            answer = self.run("claim", tenant=tenant, **asked, **head.asked(limit))
-            claimed = rows.claimed(answer, queue=queue, worker=worker)
+            claimed = self.run_claim("claim", tenant=tenant, **asked, **head.asked(limit))
             head.learn(claimed, limit)
             if claimed.alone:
                 return claimed
-        answer = self.run("claim_rotating", **asked)
-        claimed = rows.claimed(answer, queue=queue, worker=worker)
+        claimed = self.run_claim("claim_rotating", **asked)
         self.remember(queue, claimed)
         return claimed
 

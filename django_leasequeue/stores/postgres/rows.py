@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
-from ...lease import INSTANTS, Lease
+from ...lease import Lease
 from ...records import EnqueuedTask
 from ...transitions import TASK, Kind, State, TaskRecord, Transition
 
@@ -33,19 +34,44 @@ def utc(moment: datetime) -> datetime:
     return moment.replace(tzinfo=UTC)
 
 
-def claimed(rows: list[Row], *, queue: str, worker: str) -> Claimed:
-    due, alone = rows[0]["due"], rows[0]["alone"]
-    leases = [lease(row, queue, worker) for row in rows if row["token"] is not None]
-    return Claimed(leases=sorted(leases, key=lambda lease: lease.token), due=due, alone=alone)
-
-
-def lease(row: Row, queue: str, worker: str) -> Lease:
-    """The lease of a claim's *row*, which is used up by it."""
-    left = (row["deadline"] - row["leased_at"]).total_seconds()
-    for name in INSTANTS:
-        row[name] = utc(row[name])
-    del row["due"], row["alone"]
-    return Lease(queue=queue, worker=worker, seconds_left=left, **row)
+def claimed(rows: Sequence[tuple[Any, ...]], *, queue: str, worker: str) -> Claimed:
+    """What the *rows* of a claim tell, columns in the order of its statement."""
+    due, alone, *_ = rows[0]
+    leases = []
+    for (
+        _, _, token, seq, life, tenant, id, dedupe_key, attempt, max_attempts, max_lease,
+        priority, path, previous_token, payload_text, details_text,
+        enqueued_at, visible_since, leased_at, deadline,
+    ) in rows:  # fmt: skip
+        if token is None:
+            break
+        leases.append(
+            Lease(
+                queue=queue,
+                tenant=tenant,
+                id=id,
+                seq=seq,
+                life=life,
+                token=token,
+                attempt=attempt,
+                max_attempts=max_attempts,
+                worker=worker,
+                leased_at=utc(leased_at),
+                deadline=utc(deadline),
+                max_lease=max_lease,
+                seconds_left=(deadline - leased_at).total_seconds(),
+                enqueued_at=utc(enqueued_at),
+                visible_since=utc(visible_since),
+                previous_token=previous_token,
+                dedupe_key=dedupe_key,
+                priority=priority,
+                path=path,
+                payload_text=payload_text,
+                details_text=details_text,
+            )
+        )
+    leases.sort(key=attrgetter("token"))
+    return Claimed(leases=leases, due=due, alone=alone)
 
 
 def enqueued(

@@ -143,8 +143,8 @@ HOT: dict[str, tuple[dict[str, Any], set[str]]] = {
     "next_due": ({"queue": "q"}, {"leasequeue_task_later"}),
 }
 # They read all of a queue, or all that is scheduled and leased, or only the small table of turns;
-# or they call a function that has its own way with the planner.
-NOT_GUARDED = {"depth", "adopt", "now", "prune_turns", "prune", "erase"}
+# or they call a function that has its own way with the planner, or no table at all.
+NOT_GUARDED = {"depth", "adopt", "now", "prune_turns", "prune", "erase", "notify"}
 
 SMALL = {"leasequeue_turn", "leasequeue_pause"}
 
@@ -209,7 +209,7 @@ def plan(name: str, parameters: dict[str, Any], mode: str) -> dict[str, Any]:
     with connection.cursor() as cursor:
         cursor.execute(f"SET plan_cache_mode = {mode}")
         cursor.execute("DEALLOCATE ALL")
-        cursor.execute(b"PREPARE guarded AS " + guarded.numbered)
+        cursor.execute(f"PREPARE guarded AS {guarded.numbered.decode()}")
         cursor.execute(f"EXPLAIN (FORMAT JSON) EXECUTE guarded({values})", parameters)
         [[[answer]]] = cursor.fetchall()
         cursor.execute("DEALLOCATE ALL")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 
 from django_leasequeue.queue import Queue
 from django_leasequeue.stores.postgres.statements import PREPARED_FROM, kept_of
@@ -30,7 +30,7 @@ def enqueue_often(queue: Queue) -> None:
 
 def test_on_a_direct_connection_they_are_planned_once(queue: Queue) -> None:
     enqueue_often(queue)
-    assert prepared() == 1
+    assert prepared() == 2  # to store, and to look for who sleeps
 
 
 def test_on_one_that_may_change_under_us_they_are_not(queue: Queue) -> None:
@@ -43,6 +43,26 @@ def test_on_one_that_may_change_under_us_they_are_not(queue: Queue) -> None:
 def test_the_site_s_own_statements_are_as_the_site_wants_them(queue: Queue) -> None:
     enqueue_often(queue)
     assert connection.connection.prepare_threshold is None
+
+
+def test_a_lone_enqueue_on_a_connection_prepares_nothing(queue: Queue) -> None:
+    """As where each request has a connection of its own: that would be a round trip more."""
+    queue.enqueue(1)
+    assert prepared() == 0
+
+
+def test_a_site_that_prepares_on_its_own_goes_on_doing_so(queue: Queue) -> None:
+    """The driver then throws away all that is prepared where something is rolled back."""
+    connection.ensure_connection()
+    connection.connection.prepare_threshold = 0
+    enqueue_often(queue)
+    with transaction.atomic():
+        queue.enqueue("undone")
+        transaction.set_rollback(True)
+    enqueue_often(queue)
+    with transaction.atomic():
+        queue.enqueue("one more")
+    assert queue.depth().visible == 2 * (PREPARED_FROM + 2) + 1
 
 
 @pytest.mark.parametrize("words", ["DISCARD ALL", "DEALLOCATE ALL"])

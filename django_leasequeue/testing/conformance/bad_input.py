@@ -17,7 +17,7 @@ from django_leasequeue.queue import Queue
 from django_leasequeue.records import ALL
 
 from ..clock import FakeClock
-from .base import Chapter, MakeQueue, bury, claim_ids, claim_one, counts
+from .base import Chapter, MakeQueue, bury, claim_ids, claim_one, counts, leased
 
 Call = Callable[[Any], Any]
 
@@ -234,8 +234,7 @@ class BadInput(Chapter):
 
     def test_details_that_cant_be_stored_leave_the_lease_as_it_was(self, queue: Queue) -> None:
         """G36"""
-        queue.enqueue({})
-        lease = claim_one(queue)
+        lease = leased(queue)
 
         for details in ({"x": math.nan}, "x" * 70_000, {1}):
             with pytest.raises(InvalidTaskError, match="details"):
@@ -248,8 +247,7 @@ class BadInput(Chapter):
         self, queue: Queue, clock: FakeClock, asked: Any, waited: float
     ) -> None:
         """G37"""
-        queue.enqueue({})
-        queue.fail(claim_one(queue), "refused", retry_after=asked)
+        queue.fail(leased(queue), "refused", retry_after=asked)
 
         assert counts(queue) == (waited == 0, waited > 0, 0, 0)
         clock.set(waited)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -66,6 +66,12 @@ def claim_one(queue: Queue, worker: str = "w") -> Lease:
     leases = queue.claim(worker=worker, limit=1)
     assert leases, "a task is visible, but none was delivered"
     return leases[0]
+
+
+def leased(queue: Queue, worker: str = "w", **options: Any) -> Lease:
+    """The lease on a new task; nothing else may be visible."""
+    queue.enqueue({}, **options)
+    return claim_one(queue, worker)
 
 
 def claim_ids(queue: Queue, limit: int = 1) -> list[str]:

@@ -12,7 +12,7 @@ from django_leasequeue.lease import Lease
 from django_leasequeue.queue import Queue
 
 from ..clock import FakeClock
-from .base import Chapter, bury, claim_ids, claim_one, counts, second
+from .base import Chapter, bury, claim_ids, claim_one, counts, leased, second
 
 
 class DeadLetters(Chapter):
@@ -46,8 +46,7 @@ class DeadLetters(Chapter):
         self, queue: Queue, clock: FakeClock
     ) -> None:
         """G21, G24: the last to be enqueued may be the first to die."""
-        queue.enqueue({}, id="a", tenant="x", max_attempts=1)
-        claim_one(queue)
+        leased(queue, id="a", tenant="x", max_attempts=1)
         bury(queue, "b", tenant="y")
         clock.set(30)
 
@@ -84,8 +83,7 @@ class DeadLetters(Chapter):
     def test_only_the_dead_move_and_the_others_say_why_not(self, queue: Queue) -> None:
         """G22: no exception, and a live lease stays live."""
         bury(queue, "dead")
-        queue.enqueue({}, id="leased")
-        lease = claim_one(queue)
+        lease = leased(queue, id="leased")
         queue.enqueue({}, id="ready")
 
         batch = queue.redrive(["dead", "leased", "ready", "unknown"])

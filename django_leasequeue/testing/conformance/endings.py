@@ -12,7 +12,7 @@ from django_leasequeue.queue import Queue
 from django_leasequeue.records import Disposition
 
 from ..clock import FakeClock
-from .base import Chapter, MakeQueue, bury, claim_ids, claim_one, counts, refusal
+from .base import Chapter, MakeQueue, bury, claim_ids, claim_one, counts, leased, refusal
 
 
 class RateLimitedError(Exception):
@@ -36,8 +36,7 @@ class Endings(Chapter):
 
     def test_whatever_happened_is_counted(self, queue: Queue, clock: FakeClock) -> None:
         """G59: what only the clock has done, too."""
-        queue.enqueue({}, id="done")
-        queue.complete(claim_one(queue))
+        queue.complete(leased(queue, id="done"))
         bury(queue, "a")
         queue.enqueue({}, id="a")
         queue.redrive(["a"])
@@ -51,8 +50,7 @@ class Endings(Chapter):
 
     def test_a_retry_waits_out_its_delay(self, queue: Queue, clock: FakeClock) -> None:
         """G16: to the microsecond, and the next attempt has the next number."""
-        queue.enqueue({})
-        assert queue.fail(claim_one(queue), "no", retry_after=5) is Disposition.RETRYING
+        assert queue.fail(leased(queue), "no", retry_after=5) is Disposition.RETRYING
 
         clock.set(4.999999)
         assert claim_ids(queue) == [], "a retry was delivered before its time"
@@ -138,12 +136,9 @@ class Endings(Chapter):
         self, queue: Queue, clock: FakeClock
     ) -> None:
         """G20: the attempt counts, so that one that was the last is followed by death."""
-        queue.enqueue({}, id="mine")
-        mine = claim_one(queue, "w3")
-        queue.enqueue({}, id="last", max_attempts=1)
-        last = claim_one(queue, "w3")
-        queue.enqueue({}, id="other")
-        other = claim_one(queue, "w4")
+        mine = leased(queue, "w3", id="mine")
+        last = leased(queue, "w3", id="last", max_attempts=1)
+        other = leased(queue, "w4", id="other")
         clock.set(5)
 
         adopted = queue.adopt(worker="w3")

@@ -8,7 +8,7 @@ from django_leasequeue.queue import Queue
 from django_leasequeue.transitions import State
 
 from ..clock import FakeClock
-from .base import Chapter, MakeQueue, bury, claim_ids, claim_one, counts
+from .base import Chapter, MakeQueue, bury, claim_ids, claim_one, counts, leased
 
 
 class Enqueueing(Chapter):
@@ -74,8 +74,7 @@ class Enqueueing(Chapter):
 
     def test_id_and_key_are_free_once_the_task_has_left(self, queue: Queue) -> None:
         """G5"""
-        queue.enqueue({}, id="a", dedupe_key="k")
-        queue.complete(claim_one(queue))
+        queue.complete(leased(queue, id="a", dedupe_key="k"))
 
         assert not queue.enqueue({}, id="a", dedupe_key="k").duplicate
 
@@ -90,8 +89,7 @@ class Enqueueing(Chapter):
         self, queue: Queue, clock: FakeClock
     ) -> None:
         """G5, G9: nobody has to write the death down first."""
-        queue.enqueue({}, id="a", dedupe_key="k", max_attempts=1)
-        claim_one(queue)
+        leased(queue, id="a", dedupe_key="k", max_attempts=1)
         clock.set(30)
 
         assert not queue.enqueue({}, id="b", dedupe_key="k").duplicate
@@ -99,8 +97,7 @@ class Enqueueing(Chapter):
 
     def test_a_lapsed_task_still_holds_its_key(self, queue: Queue, clock: FakeClock) -> None:
         """G5, G9"""
-        queue.enqueue({}, id="a", dedupe_key="k")
-        claim_one(queue)
+        leased(queue, id="a", dedupe_key="k")
         clock.set(30)
 
         again = queue.enqueue({}, id="b", dedupe_key="k")

@@ -12,7 +12,7 @@ from django_leasequeue.lease import Lease
 from django_leasequeue.queue import Queue
 
 from ..clock import FakeClock
-from .base import Chapter, MakeQueue, claim_ids, claim_one, counts, refusal, second
+from .base import Chapter, MakeQueue, claim_ids, claim_one, counts, leased, refusal, second
 
 CALLS: Final[dict[str, Callable[[Queue, Lease], object]]] = {
     "check": lambda queue, lease: queue.check(lease),
@@ -59,8 +59,7 @@ class Leases(Chapter):
 
     def test_a_lease_is_live_until_its_deadline(self, queue: Queue, clock: FakeClock) -> None:
         """G8: a microsecond before it, every call goes through."""
-        queue.enqueue({})
-        lease = claim_one(queue)
+        lease = leased(queue)
         clock.set(29.999999)
 
         queue.check(lease)
@@ -72,8 +71,7 @@ class Leases(Chapter):
         self, queue: Queue, clock: FakeClock, call: str
     ) -> None:
         """G8: now == deadline is expired, though nobody else has claimed the task."""
-        queue.enqueue({})
-        lease = claim_one(queue)
+        lease = leased(queue)
         clock.set(30)
 
         assert refusal(lambda: CALLS[call](queue, lease)) is LostReason.LAPSED
@@ -111,8 +109,7 @@ class Leases(Chapter):
 
     def test_a_redriven_task_gets_a_larger_token(self, queue: Queue) -> None:
         """G10: what an older worker still holds can never be mistaken for the new lease."""
-        queue.enqueue({}, id="a")
-        before = claim_one(queue)
+        before = leased(queue, id="a")
         queue.fail(before, "refused", retryable=False)
         queue.redrive(["a"])
 
@@ -123,8 +120,7 @@ class Leases(Chapter):
         self, queue: Queue, clock: FakeClock, call: str
     ) -> None:
         """G11: the worker that was away meets the one that took over."""
-        queue.enqueue({})
-        old = claim_one(queue, "slow")
+        old = leased(queue, "slow")
         clock.set(30)
         new = claim_one(queue, "next")
 
@@ -135,8 +131,7 @@ class Leases(Chapter):
     @each_call
     def test_a_finished_lease_moves_nothing(self, queue: Queue, call: str) -> None:
         """G11"""
-        queue.enqueue({})
-        lease = claim_one(queue)
+        lease = leased(queue)
         queue.complete(lease)
 
         assert refusal(lambda: CALLS[call](queue, lease)) is LostReason.FINISHED
@@ -159,8 +154,7 @@ class Leases(Chapter):
         self, queue: Queue, clock: FakeClock
     ) -> None:
         """G12: min(now + V, leased at + L); at the cap the lease is over."""
-        queue.enqueue({})
-        lease = claim_one(queue)
+        lease = leased(queue)
         for now, deadline in ((0, 30), (20, 50), (45, 70), (65, 70)):
             clock.set(now)
             assert second(clock, queue.heartbeat(lease).deadline) == deadline, f"at {now}"
@@ -172,8 +166,7 @@ class Leases(Chapter):
         self, queue: Queue, clock: FakeClock
     ) -> None:
         """G13"""
-        queue.enqueue({})
-        lease = queue.heartbeat(claim_one(queue), details={"page": 3})
+        lease = queue.heartbeat(leased(queue), details={"page": 3})
         assert queue.heartbeat(lease).details == {"page": 3}
         clock.set(30)
 

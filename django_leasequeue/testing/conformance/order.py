@@ -10,7 +10,7 @@ from django_leasequeue.lease import Lease
 from django_leasequeue.queue import Queue
 
 from ..clock import FakeClock
-from .base import Chapter, MakeQueue, across_threads, claim_ids, claim_one
+from .base import Chapter, MakeQueue, across_threads, claim_ids, claim_one, leased
 from .threads import in_thread
 
 
@@ -60,12 +60,9 @@ class Order(Chapter):
         self, queue: Queue, clock: FakeClock
     ) -> None:
         """G25: among those that came meanwhile."""
-        queue.enqueue({}, id="lapsed", visibility=10)
-        claim_one(queue)
-        queue.enqueue({}, id="retried")
-        queue.fail(claim_one(queue), "no", retry_after=20)
-        queue.enqueue({}, id="dead")
-        queue.fail(claim_one(queue), "no", retryable=False)
+        leased(queue, id="lapsed", visibility=10)
+        queue.fail(leased(queue, id="retried"), "no", retry_after=20)
+        queue.fail(leased(queue, id="dead"), "no", retryable=False)
         for now in (5, 15, 25):
             clock.set(now)
             queue.enqueue({}, id=f"at {now}")

@@ -13,7 +13,7 @@ from django_leasequeue.lease import Lease
 from django_leasequeue.queue import Queue
 
 from ..clock import FakeClock
-from .base import Chapter, across_threads, bury, claim_one
+from .base import Chapter, across_threads, bury, leased
 from .threads import in_thread, wait_for
 
 Polling = Future[Lease | None]
@@ -57,11 +57,7 @@ class WakeUps(Asleep):
         self, queue: Queue, clock: FakeClock, gesture: str
     ) -> None:
         """G28"""
-        if gesture == "redrive":
-            lease = bury(queue)
-        else:
-            queue.enqueue({}, id="a")
-            lease = claim_one(queue)
+        lease = bury(queue) if gesture == "redrive" else leased(queue, id="a")
         polling = self.poll_asleep(queue, clock, 20)
 
         match gesture:
@@ -81,8 +77,7 @@ class WakeUps(Asleep):
     @across_threads
     def test_a_poll_returns_when_a_retry_comes_due(self, queue: Queue, clock: FakeClock) -> None:
         """G29"""
-        queue.enqueue({})
-        queue.fail(claim_one(queue), "no", retry_after=2)
+        queue.fail(leased(queue), "no", retry_after=2)
         polling = self.poll_asleep(queue, clock, 30)
 
         clock.advance(2)
@@ -94,8 +89,7 @@ class WakeUps(Asleep):
     @across_threads
     def test_a_poll_returns_when_a_lease_lapses(self, queue: Queue, clock: FakeClock) -> None:
         """G29"""
-        queue.enqueue({}, visibility=3)
-        claim_one(queue)
+        leased(queue, visibility=3)
         polling = self.poll_asleep(queue, clock, 30)
 
         clock.advance(3)

@@ -16,6 +16,7 @@ from django.test import RequestFactory
 from prometheus_client import CollectorRegistry
 
 from django_leasequeue import metrics, signals
+from django_leasequeue.overview.counting import COUNTED_MIN
 from tests.databases import on_all
 from tests.waiting import in_thread
 
@@ -163,6 +164,7 @@ def test_the_docs_name_the_metrics_that_there_are(
 
     assert asked("prometheus.md") == there | {"leasequeue_worker"}  # that is the command
     assert asked("alerts.yml") <= there
+    assert f'state="dead"}}) <= {COUNTED_MIN}\n' in (docs / "alerts.yml").read_text()
 
 
 def test_what_never_ran_says_nothing_of_how_long_tasks_take(

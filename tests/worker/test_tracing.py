@@ -163,10 +163,10 @@ def test_a_task_that_another_backend_runs_at_once_is_not_taken_for_it(
     assert len(spans.named("process work")) == 1
 
 
-def test_tasks_enqueued_together_share_one_span(site: Site, spans: Spans) -> None:
-    task = tasks.add.using(backend=site.alias, dedupe_key=None)
+def test_tasks_enqueued_together_share_one_span(postgres: Site, spans: Spans) -> None:
+    task = tasks.add.using(backend=postgres.alias, dedupe_key=None)
     task.enqueue_many([(1, 1), (2, 2)])
-    site.drain()
+    postgres.drain()
 
     send = spans.one("send work")
     assert spans.told("send work", "batch.message_count") == [2]
@@ -174,9 +174,9 @@ def test_tasks_enqueued_together_share_one_span(site: Site, spans: Spans) -> Non
     assert parents == {send.context.span_id}
 
 
-def test_a_duplicate_is_told_and_carries_nothing(site: Site, spans: Spans) -> None:
-    first = site.enqueue(tasks.add, 1, 1, dedupe_key="k")
-    site.enqueue(tasks.add, 1, 1, dedupe_key="k")
+def test_a_duplicate_is_told_and_carries_nothing(postgres: Site, spans: Spans) -> None:
+    first = postgres.enqueue(tasks.add, 1, 1, dedupe_key="k")
+    postgres.enqueue(tasks.add, 1, 1, dedupe_key="k")
 
     assert spans.told("send work", "leasequeue.duplicates") == [0, 1]
     assert spans.told("send work", "message.id") == [first.id, first.id]
@@ -209,16 +209,18 @@ def test_where_no_span_is_made_nothing_is_carried() -> None:
     assert list(tracing.carrying([admitted])) == [admitted]
 
 
-def test_a_payload_that_a_site_reads_itself_stays_as_it_is(site: Site, spans: Spans) -> None:
-    site.queue.enqueue({"args": [1]})
+def test_a_payload_that_a_site_reads_itself_stays_as_it_is(postgres: Site, spans: Spans) -> None:
+    postgres.queue.enqueue({"args": [1]})
 
-    [lease] = site.queue.claim(worker="w")
+    [lease] = postgres.queue.claim(worker="w")
     assert lease.payload == {"args": [1]}
 
 
-def test_an_attempt_whose_code_is_gone_is_told(site: Site, spans: Spans) -> None:
-    site.queue.enqueue({"args": [], "kwargs": {}}, path="tests.worker.tasks.gone", max_attempts=1)
-    site.drain()
+def test_an_attempt_whose_code_is_gone_is_told(postgres: Site, spans: Spans) -> None:
+    postgres.queue.enqueue(
+        {"args": [], "kwargs": {}}, path="tests.worker.tasks.gone", max_attempts=1
+    )
+    postgres.drain()
 
     process = spans.one("process work")
     assert process.attributes["messaging.leasequeue.outcome"] == "dead"

@@ -38,26 +38,3 @@ else:
         """Task with its parameters and its return type, which Django tells type checkers only."""
 
         __slots__ = ()
-
-
-__all__ = [
-    "TASKS_LOGGER",
-    "BaseTaskBackend",
-    "DummyBackend",
-    "GenericTask",
-    "ImmediateBackend",
-    "InvalidTask",
-    "P",
-    "R",
-    "Task",
-    "TaskContext",
-    "TaskError",
-    "TaskResult",
-    "TaskResultDoesNotExist",
-    "TaskResultStatus",
-    "default_task_backend",
-    "task_backends",
-    "task_enqueued",
-    "task_finished",
-    "task_started",
-]

@@ -80,6 +80,19 @@ class BoundedChangeList(ChangeList):
 class TaskChangeList(BoundedChangeList):
     """A list of held tasks."""
 
+    elsewhere = ""
+
+    def get_results(self, request: Any) -> None:
+        super().get_results(request)
+        if self.query and not self.result_count:
+            self.elsewhere = self.model_admin.elsewhere(request, self.query)
+
+    def notes(self) -> Iterator[str]:
+        """What the page doesn't show, and where what was looked for may be by now."""
+        yield from super().notes()
+        if self.elsewhere:
+            yield self.elsewhere
+
     def get_queryset(self, request: Any, exclude_parameters: Any = None) -> QuerySet[Any]:
         rows = super().get_queryset(request, exclude_parameters)
         if vars(request).get("leasequeue_found"):  # by an index

@@ -43,11 +43,11 @@ class DeadLetterAdmin(TaskPagesAdmin):
     list_display = ("function", "place", "attempts", "error", "since")
     list_filter = (
         QueueFilter,
-        TenantFilter,
         PathFilter,
         ErrorFilter,
         LostFilter,
         AgeFilter,
+        TenantFilter,  # the longest comes last
     )
     search_fields = ("task_id", "path", "tenant", "last_error")
     ordering = ("-visible_at", "-seq")

@@ -19,6 +19,7 @@ from ..overview.counting import queues
 from ..story import VANISHED
 from ..transitions import Kind, State
 from .timeline import OUTCOMES
+from .wording import BREAK, breakable
 
 VALUES_MAX: Final = 100  # a filter that must be scrolled for ever helps nobody; the search does
 DUE_MAX: Final = 10_000  # that come due by time, looked through for what is leased
@@ -75,6 +76,10 @@ class TenantFilter(ValueFilter):
 
 class PathFilter(ValueFilter):
     title, parameter_name, by = _("task"), "of_task", F("path")
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        found = super().lookups(request, model_admin)
+        return [(path, breakable(shown) if path else shown) for path, shown in found]
 
 
 class ErrorFilter(ValueFilter):
@@ -141,7 +146,7 @@ def told(changelist: Any) -> str:
     ]
     if changelist.query:
         words.append(f"“{changelist.query}”")
-    return "; ".join(words)
+    return "; ".join(words).replace(BREAK, "")
 
 
 class StateFilter(admin.SimpleListFilter):

@@ -15,6 +15,7 @@ from django.db.models import Count, Max, Min, Q, QuerySet
 
 from ..story import VANISHED
 from .timeline import OUTCOMES
+from .wording import breakable
 
 GROUPS_MAX: Final = 100
 STRETCH: Final = timedelta(hours=2)
@@ -43,7 +44,7 @@ class Group:
 
     @property
     def module(self) -> str:
-        return self.path.rpartition(".")[0]
+        return breakable(self.path.rpartition(".")[0])
 
     @property
     def last_day(self) -> int:

@@ -32,7 +32,7 @@ FAILURES: Final = (Kind.RETRIED, Kind.DEAD, Kind.DROPPED)
 class TransitionAdmin(ReadOnlyTaskAdmin):
     """Everything that happened to tasks, the newest first."""
 
-    list_display = ("id", "when", "kind", "task", "delivery", "worker", "error")
+    list_display = ("id", "when", "kind", "task", "delivery", "error")
     list_filter = (KindFilter, QueueFilter)
     date_hierarchy = "at"
     search_fields = ("life", "task_id", "worker")
@@ -88,7 +88,10 @@ class TransitionAdmin(ReadOnlyTaskAdmin):
 
     @admin.display(description=_("attempt"))
     def delivery(self, row: TaskTransition) -> str:
-        return two_lines(row.attempt, gettext("token %d") % row.token) if row.token else ""
+        """Which attempt, and below it its token and who made it."""
+        if not row.token:
+            return ""
+        return two_lines(row.attempt, gettext("token %d") % row.token, row.worker)
 
     @admin.display(description=_("error"))
     def error(self, row: TaskTransition) -> str:

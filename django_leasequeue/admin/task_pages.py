@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, ClassVar, Final
+from urllib.parse import urlencode
 from uuid import UUID
 
 from django.conf import settings
@@ -15,7 +16,7 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, path
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.text import capfirst
 from django.utils.translation import gettext, gettext_lazy as _, override
 
@@ -41,7 +42,7 @@ from .verbs import (
     put_on_record,
     told,
 )
-from .wording import short_id, two_lines
+from .wording import breakable, short_id, two_lines
 
 NAMED_MAX: Final = 1000  # tasks of one id, in many queues and tenants
 
@@ -71,6 +72,17 @@ class TaskPagesAdmin(ReadOnlyTaskAdmin):
     def some(self, request: HttpRequest) -> QuerySet[Any]:
         """See ReadOnlyTaskAdmin."""
         return self.allowed(request, self.written_down())
+
+    def elsewhere(self, request: HttpRequest, term: str) -> str:
+        """In words, where *term* leads to a task that isn't in this list, or not any more."""
+        models = (model for model in (Task, DeadLetter, TaskTransition) if model is not self.model)
+        pages = ((m._meta.verbose_name_plural, self.link(request, m, "changelist")) for m in models)
+        query = urlencode({"q": term})
+        links = [(page, query, capfirst(name)) for name, page in pages if page]
+        if not links:
+            return ""
+        told = gettext("Not in this list. A task that has moved on is found among: {places}")
+        return format_html(told, places=format_html_join(", ", '<a href="{}?{}">{}</a>', links))
 
     def written_down(self) -> QuerySet[Any]:
         """The same, as an index has them: without what the clock alone has moved here."""
@@ -109,7 +121,7 @@ class TaskPagesAdmin(ReadOnlyTaskAdmin):
         id = short_id(task.task_id, task)
         if not name:
             return two_lines(task.path or id, task.path and id, full=task.path or task.task_id)
-        return two_lines(name, id, module, full=f"{task.path} {task.task_id}")
+        return two_lines(name, id, breakable(module), full=f"{task.path} {task.task_id}")
 
     @admin.display(description=_("queue"), ordering="queue")
     def place(self, task: Task) -> str:

@@ -31,8 +31,8 @@ class TasksForm(SelectionForm):
 class TaskAdmin(TaskPagesAdmin):
     """Ready, scheduled and leased tasks, as the clock has them; the dead have their own pages."""
 
-    list_display = ("function", "place", "priority", "standing", "attempts", "by")
-    list_filter = (StateFilter, QueueFilter, TenantFilter, PathFilter)
+    list_display = ("function", "place", "priority", "standing", "attempts")
+    list_filter = (StateFilter, QueueFilter, PathFilter, TenantFilter)
     search_fields = ("task_id", "path", "tenant", "worker")
     ordering = ("-seq",)
     actions = ("cancel_selected",)
@@ -55,11 +55,7 @@ class TaskAdmin(TaskPagesAdmin):
 
     @admin.display(description=_("state"), ordering="visible_at")
     def standing(self, task: Task) -> str:
+        """Where it stands since or until when, and who has it now: who had it once is history."""
         state: State = task.standing  # type: ignore[attr-defined]
-        return two_lines(STATES[state], WHEN[state] % to_the_second(task.visible_at))
-
-    @admin.display(description=_("worker"), ordering="worker")
-    def by(self, task: Task) -> str:
-        """Who has it now; of a task that waits, who had it once is history."""
-        leased = task.standing == State.LEASED  # type: ignore[attr-defined]
-        return (task.worker if leased else "") or ""
+        worker = task.worker if state == State.LEASED else ""
+        return two_lines(STATES[state], WHEN[state] % to_the_second(task.visible_at), worker)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Final
 
 from django.conf import settings
 from django.utils import timezone
@@ -11,6 +12,8 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from ..models import Task, TaskTransition
+
+BREAK: Final = "\u200b"
 
 
 def local(moment: datetime) -> datetime:
@@ -30,6 +33,11 @@ def short_id(id: str, row: Task | TaskTransition) -> str:
     """The *id* of *row*'s task; of one that only repeats the life's UUID, the end, which tells
     more than the beginning: that is its time."""
     return f"…{id[-8:]}" if id == str(row.life) else shortened(id, 60)
+
+
+def breakable(path: str) -> str:
+    """A dotted *path* that may go on in the next line behind each dot."""
+    return path.replace(".", f".{BREAK}")
 
 
 def two_lines(first: object, *below: object, full: object = "") -> SafeString:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from django.contrib import admin
 from django.db import connections
@@ -124,3 +126,21 @@ def test_nothing_can_be_added_changed_or_deleted(make_desk: MakeDesk, emails: Qu
 
 def test_the_pages_are_registered() -> None:
     assert any(model._meta.label == "leasequeue.DeadLetter" for model in admin.site._registry)
+
+
+def test_who_looks_for_what_has_moved_on_is_led_to_it(desk: Desk, emails: Queue) -> None:
+    """Why did order 17 fail, and is it done now? By its id alone, from the list of dead letters."""
+    a_dead_letter(emails, "order-17", error=ValueError("out of stock"))
+    emails.redrive(["order-17"], by="bob", reason="stock is in")
+    emails.complete(poll(emails), result="sent")
+
+    page = desk.page(q="order-17").content.decode()
+    links = re.findall(r'href="([^"]*q=order-17)"', page)
+
+    assert "A task that has moved on" in page
+    log = next(link for link in links if "tasktransition" in link)
+    [row, *_] = desk.client.get(log).context["cl"].result_list
+    answer = desk.client.get(desk.at("tasktransition").url("change", row.pk))
+    story = desk.client.get(answer.context["task"]).content.decode()
+    for told in ("Done at", "ValueError: out of stock", "by bob", "stock is in"):
+        assert told in story

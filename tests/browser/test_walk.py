@@ -85,6 +85,35 @@ def test_from_the_upload_to_the_mended_order(
     assert Invoice.objects.filter(order=Order.objects.get(number="10251")).exists()
 
 
+def test_why_did_order_17_fail_and_is_it_done_now(log_in: LogIn, look: Look) -> None:
+    """By somebody who knows the order's number, and has never seen the project."""
+    queue = Queue("bills")
+    queue.enqueue({"order": 17}, id="order-17", path="shop.tasks.bill", max_attempts=1)
+    queue.fail(queue.claim(worker="w1")[0], ConnectionRefusedError("card terminal 4 is down"))
+    page = log_in("ada", "redrive_task")
+
+    page.click("#content >> text=Dead letters")
+    page.fill("#searchbar", "order-17")
+    page.keyboard.press("Enter")
+    page.click("#result_list tbody th a")
+    assert "card terminal 4 is down" in page.inner_text(".standing")
+    page.click("text=Redrive…")
+    page.fill("textarea", "The terminal is back")
+    page.click("input.default")
+    assert "Ready since" in page.inner_text(".standing")
+
+    queue.complete(queue.claim(worker="w2")[0])
+    page.goto(f"{DEAD}?q=order-17")
+    page.click("#content >> text=Transitions")
+    page.click("#result_list tbody th a")
+    page.click("text=Its task")
+    assert "Done at" in page.inner_text(".standing")
+    story = page.inner_text("#content")
+    for told in ("card terminal 4 is down", "The terminal is back", "ada (user", "w2"):
+        assert told in story
+    look(page, "order-17")
+
+
 def test_filters_and_everything_that_matches(log_in: LogIn, look: Look) -> None:
     """G69: the selection reaches across pages, and the batch is on record."""
     letters(150, tenant="acme")

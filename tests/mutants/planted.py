@@ -222,12 +222,11 @@ PLANTED: Final = [
         f"{POSTGRES}a_poll_is_woken_by_an_enqueue",
         file="operating.py",
     ),
-    rules(
+    sql(
         "an enqueue wakes no other process",
-        "THEN pg_notify(%s, %s) END", "THEN coalesce(%s, %s) END",
+        "notify", "THEN pg_notify(", "THEN coalesce(",
         "tests/promises/test_wakeups.py"
         "::test_many_enqueues_of_one_transaction_notify_once_and_after_the_commit",
-        file="wakeups.py",
     ),
     rules(
         "a retry that comes due wakes nobody",

@@ -60,7 +60,8 @@ def a_plan(dice: random.Random) -> dict[str, Any]:
 
 class Client:
     def __init__(self, seed: int, number: int) -> None:
-        self.dice = random.Random(f"{seed} {number}")
+        # Not the same again whenever it starts anew, else it would rarely come further.
+        self.dice = random.Random(f"{seed} {number} {os.environ['CHAOS_START']}")
         self.prefix = f"{number}-{os.getpid()}"
         self.count = 0
         self.path = Path(os.environ["CHAOS_FOLDER"]) / RECORDS

@@ -55,9 +55,10 @@ class Member:
         return self.log.exists() and "started" in self.log.read_text()
 
     def start(self) -> None:
+        environment = self.environment | {"CHAOS_START": str(self.statuses.total())}
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                self.command, cwd=ROOT, env=self.environment, stdout=log, stderr=log,
+                self.command, cwd=ROOT, env=environment, stdout=log, stderr=log,
                 preexec_fn=devdb.at_parents_death(signal.SIGKILL),
             )  # fmt: skip
 

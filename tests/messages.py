@@ -28,7 +28,7 @@ KEYWORDS: Final = {
     **dict.fromkeys(("pgettext", "pgettext_lazy"), ((1, "c"), 2)),
     **dict.fromkeys(("npgettext", "npgettext_lazy"), ((1, "c"), 2, 3)),
 }
-PARTS: Final = re.compile(r"%\(\w+\)[sd]|%[sd]|<[^>]+>")
+PARTS: Final = re.compile(r"%\(\w+\)[sd]|%[sd]|{\w+}|<[^>]+>")
 NEVER: Final = datetime(1970, 1, 1, tzinfo=UTC)
 # The rest of a header, instants and names, would change with each renewal, or say nothing.
 HEADER: Final = re.compile(

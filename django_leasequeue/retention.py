@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Final
 
-from .models import Batch, BatchItem
+from django.db.models import Max
+
+from .models import Batch, BatchItem, TaskTransition
 from .stores import pruning, store_for
 from .stores.base import Old, Store
 from .transitions import ENDED, Kind
@@ -66,6 +68,7 @@ def prune(
     *,
     queues: Sequence[str] | None = None,
     batch: int = BATCH_ROWS,
+    watch: Callable[[float], None] | None = None,
 ) -> int:
     """Forget all that is older than *retention* says, beside live traffic; how many rows it was.
 
@@ -73,12 +76,16 @@ def prune(
         using: alias of the database.
         retention, queues: as of Walk.
         batch: rows that one transaction looks at, at most.
+        watch: called with how much of the log is behind, of 1, after each of them.
     """
     walk = Walk(store_for(using), retention, queues=queues)
+    last = TaskTransition.objects.using(using).aggregate(last=Max("pk"))["last"] or 1
     total, more = 0, True
     while more or walk.busy:
         rows, more = walk.step(batch=batch)
         total += rows
+        if watch:
+            watch(min(1.0, min(walk.positions.values(), default=last) / last))
         if walk.busy:
             time.sleep(BUSY_PAUSE_SECONDS)
     while rows := prune_batches(using, retention, size=batch):

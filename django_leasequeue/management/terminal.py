@@ -35,6 +35,7 @@ def add_all(parser: ArgumentParser, arguments: Sequence[Argument]) -> None:
         parser.add_argument(*names, **facts)
 
 
+BAR_CHARACTERS: Final = 40
 QUEUE: Final = argument("queue", metavar="QUEUE")
 QUEUES: Final = argument("--queue", dest="queues", action="append", metavar="NAME")
 JSON: Final = argument("--json", action="store_true", help="For programs.")
@@ -114,6 +115,30 @@ def who(asked: str | None) -> str:
 def remarks(asked: Namespace) -> dict[str, Any]:
     """Who and why, as every act on record takes them."""
     return {"by": who(asked.by), "reason": asked.reason}
+
+
+class Bar:
+    """How far long work is, for who watches a terminal; elsewhere nothing is written."""
+
+    def __init__(self, command: BaseCommand, name: str) -> None:
+        self.stream, self.name = command.stderr, name
+        self.watched = self.stream.isatty()
+        self.shown = -1
+
+    def show(self, share: float) -> None:
+        """A bar as long as the *share* that is done, of 1."""
+        percent = int(100 * share)
+        if self.watched and percent != self.shown:
+            bar = "█" * (BAR_CHARACTERS * percent // 100)
+            line = f"\r{self.name} {bar:░<{BAR_CHARACTERS}} {percent:3} %"
+            self.stream.write(line, ending="")
+            self.shown = percent
+
+    def wipe(self) -> None:
+        """Make room for a line of text."""
+        if self.watched:
+            self.stream.write("\r\x1b[K", ending="")
+            self.shown = -1
 
 
 def write_json(command: BaseCommand, value: Any, *, indent: int | None = 2) -> None:

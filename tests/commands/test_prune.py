@@ -129,3 +129,22 @@ def test_what_can_not_be_meant_is_refused(
 
     with pytest.raises(CommandError, match=message):
         run(*arguments)
+
+
+class Terminal(StringIO):
+    """Somebody watches."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_who_watches_sees_how_far_it_is(settings: Any, using: str) -> None:
+    settings.TASKS = {"soon": backend(using, ["mail"], retention=1e-6)}
+    done_long_ago(using, "mail")
+    watched, told = Terminal(), StringIO()
+
+    call_command("leasequeue", "prune", stdout=told, stderr=watched)
+
+    bar, wiped = f"\r{using} {'█' * 40} 100 %", "\r\x1b[K"
+    assert watched.getvalue().endswith(bar + wiped)
+    assert told.getvalue() == f"{using}: 3 rows pruned\n"

@@ -19,10 +19,9 @@ from django_leasequeue.drift import Finding
 from django_leasequeue.stores import store_for, tokens
 from django_leasequeue.stores.base import Store
 
-from ..terminal import DATABASE, argument, databases, verb, write_json
+from ..terminal import DATABASE, Bar, argument, databases, verb, write_json
 
 FINDINGS_MAX: Final = 1000  # in a report, which is one object; lines are written as they come
-BAR: Final = 40  # characters
 NUMBER_MAX: Final = 2**63 - 1
 JSON: Final = argument(
     "--json",
@@ -141,19 +140,15 @@ def walk(
 
 def seen(command: BaseCommand, report: Report, steps: Iterable[Step]) -> Iterator[Finding]:
     """The findings of *steps*, which are counted in *report* and shown on a terminal."""
-    began, shown = time.monotonic(), -1
-    watched = command.stderr.isatty()
+    began, bar = time.monotonic(), Bar(command, report.database)
     for step in steps:
         report.add(step)
         report.seconds = time.monotonic() - began
-        percent = int(step.done * 100)
-        if watched and (step.findings or percent == 100):
-            command.stderr.write("\r\x1b[K", ending="")
+        if step.findings:
+            bar.wipe()
         yield from step.findings
-        if watched and percent != shown and percent < 100:
-            bar = "█" * (BAR * percent // 100)
-            command.stderr.write(f"\r{report.database} {bar:░<{BAR}} {percent:3} %", ending="")
-            shown = percent
+        bar.show(step.done)
+    bar.wipe()
 
 
 def line(using: str, finding: Finding) -> str:

@@ -6,7 +6,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
-from typing import Any, Final, TextIO
+from typing import Any, Final
 
 from django.core.management.base import BaseCommand, CommandError
 from django.db.models import Count, Max, Min, Q, QuerySet
@@ -22,6 +22,7 @@ from ..terminal import (
     DATABASE,
     JSON,
     REMARKS,
+    Bar,
     Verb,
     argument,
     databases,
@@ -39,7 +40,6 @@ EPILOG: Final = (
 )
 SOME_STAYED: Final = 3
 SECONDS_PER_STEP: Final = 0.5  # between two looks at the progress
-BAR_CHARACTERS: Final = 40
 
 PLACE: Final = (
     argument("--queue", metavar="NAME"),
@@ -232,7 +232,7 @@ def move(command: BaseCommand, verb: str, asked: Namespace) -> None:
         for found in letters.values()
     ]
     for batch in begun:
-        done = with_progress(batch, sys.stderr)
+        done = with_progress(command, batch)
         told = {"batch": done.pk, "moved": done.moved, "skipped": done.skipped}
         answer(command, asked, told, dict(batches.reasons(done)))
         batch.skipped = done.skipped
@@ -255,16 +255,13 @@ def agreed(question: str) -> bool:
     return input(f"{question}? [y/N] ").strip().lower() in {"y", "yes"}
 
 
-def with_progress(batch: Batch, stream: TextIO) -> Batch:
-    """Go on until it is done; on a terminal with a bar. Interrupted, workers go on with it."""
+def with_progress(command: BaseCommand, batch: Batch) -> Batch:
+    """Go on until it is done. Interrupted, workers go on with it."""
+    bar = Bar(command, f"batch {batch.pk}")
     while batch.done_at is None:
         batch = batches.go_on(batch, seconds=SECONDS_PER_STEP)
-        if stream.isatty():
-            full = BAR_CHARACTERS * batch.passed // max(1, batch.total)
-            bar = "█" * full + "░" * (BAR_CHARACTERS - full)
-            stream.write(f"\r{bar} {batch.passed}/{batch.total}")
-            stream.write("\n" if batch.done_at else "")
-            stream.flush()
+        bar.show(batch.passed / max(1, batch.total))
+    bar.wipe()
     return batch
 
 

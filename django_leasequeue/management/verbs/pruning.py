@@ -15,7 +15,7 @@ from django_leasequeue.models import TaskTransition
 from django_leasequeue.retention import old_rows, prune as forget
 from django_leasequeue.transitions import Kind
 
-from ..terminal import argument, verb
+from ..terminal import Bar, argument, verb
 
 DAY_SECONDS: Final = 86_400.0
 
@@ -37,7 +37,9 @@ def prune(command: BaseCommand, asked: Namespace) -> None:
         raise CommandError("no OPTIONS['retention'] says what to forget; or give --older-than DAYS")
     for using, retention, queues in work:
         if not asked.dry_run:
-            count = forget(using, retention, queues=queues)
+            bar = Bar(command, using)
+            count = forget(using, retention, queues=queues, watch=bar.show)
+            bar.wipe()
             command.stdout.write(f"{using}: {count} row{pluralize(count)} pruned")
             continue
         for kind, count in sorted(old_rows(using, retention, queues=queues).items()):

@@ -18,7 +18,8 @@ from django_leasequeue.transitions import Transition
 RETRY_SECONDS_MIN: Final = 0.1
 AHEAD_SECONDS: Final = 0.25  # of work that is claimed before a thread is free for it
 SHARE_OF: Final = 50  # leases, over which the share of async tasks is judged
-AHEAD_MAX: Final = 400  # claimed when half of it has started: the other half outlasts the claim
+AHEAD_MAX: Final = 400
+AHEAD_PARTS: Final = 4  # when one of them has started a claim is due: it takes as long as the rest
 UNRECORDED_MAX: Final = 1000  # ended, not yet on record: would be done again after a crash
 WAIT_SECONDS_MAX: Final = 3600.0  # a lock's wait has a limit in the platform's integers
 PATIENCE_SECONDS: Final = 1.0  # after that, what waits behind a slow task is given back
@@ -163,7 +164,7 @@ class Deliveries:
     def wait_for_room(self) -> bool:
         """Return when a claim is worth while; False where nothing is to start any more.
 
-        That is when a thread is idle, half of what waits has started, or what waits has done so
+        That is when a thread is idle, a part of what waits has started, or what waits has done so
         for too long.
         """
         with self.lock:
@@ -174,7 +175,7 @@ class Deliveries:
         idle = len(self.running) + len(self.waiting) < self.threads
         room = self.places()
         likely = idle or self.room_afloat() > 0
-        return self.closed or (likely and room > 0) or room > self.ahead() / 2 > 0
+        return self.closed or (likely and room > 0) or 0 < self.ahead() <= AHEAD_PARTS * room
 
     def patience(self) -> float:
         """Seconds until what waits may have done so for too long."""
@@ -215,7 +216,7 @@ class Deliveries:
                 else:
                     refused.append(delivery)
             self.one_by_one += sum(not each.coroutine for each in refused)
-            self.low = len(self.waiting) // 2
+            self.low = len(self.waiting) * (AHEAD_PARTS - 1) // AHEAD_PARTS
             self.work.notify_all()
             self.launch.notify()
             return refused

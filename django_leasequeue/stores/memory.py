@@ -53,13 +53,13 @@ class MemoryStore(FoldingStore):
 
     @contextmanager
     def all_or_nothing(self) -> Iterator[None]:
-        before = dict(self.tasks), dict(self.names), dict(self.turns), len(self.transitions)
+        before = dict(self.tasks), dict(self.names), dict(self.turns), list(self.transitions)
         self.in_move = True
         try:
             yield
         except BaseException:
-            self.tasks, self.names, self.turns, length = before
-            del self.transitions[length:], self.after_move[:]
+            self.tasks, self.names, self.turns, self.transitions = before
+            del self.after_move[:]
             raise
         finally:
             self.in_move = False

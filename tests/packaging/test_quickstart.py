@@ -112,7 +112,7 @@ order = SimpleNamespace(pk=7)
 def start_a_shop_on_sqlite(site: Site) -> None:
     """What "your own site" has before it reads the README, and what that says of SQLite."""
     assert SECTION
-    said = re.search(r"On SQLite set `(OPTIONS) = ({.*?})`", SECTION[1])
+    said = re.search(r"On SQLite set\s`(OPTIONS) = ({.*?})`", SECTION[1])
     assert said
     site.sh("django-admin startproject mysite . && python manage.py startapp shop")
     site.append(

@@ -106,8 +106,10 @@ class Upkeep:
             if not more:
                 rows += (gone := prune_batches(self.store.using, self.retention))
                 more = gone > 0
-        except OUTAGE as error:
-            logger.warning("upkeep failed, to be tried again: %s", " ".join(str(error).split()))
+        except Exception as error:
+            told = None if isinstance(error, OUTAGE) else error
+            reason = " ".join(str(error).split())
+            logger.warning("upkeep failed, to be tried again: %s", reason, exc_info=told)
             return OUTAGE_PAUSE_SECONDS
         self.batch = min(2 * self.batch, self.rows_max) if more else BATCH_ROWS
         took = time.monotonic() - began_at

@@ -8,6 +8,8 @@ from types import SimpleNamespace
 import pytest
 from django.db import OperationalError
 
+from django_leasequeue import batches
+from django_leasequeue.models import Task
 from django_leasequeue.retention import Walk
 from django_leasequeue.transitions import Kind
 from django_leasequeue.worker import upkeep
@@ -61,6 +63,17 @@ def test_refusals_wait_for_a_database_that_is_away(
     keeper.turn()
 
     assert site.queue.stats().refusals == 1
+
+
+def test_a_batch_that_nobody_here_knows_how_to_do_ends_no_worker(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A newer release's, say, while the workers are replaced one by one."""
+    site.queue.enqueue(1)
+    batches.begin(Task.objects.using(site.using).all(), verb="reverse", by="ada")
+
+    assert upkeep.Upkeep("w", [site.queue], {}).turn() == upkeep.OUTAGE_PAUSE_SECONDS
+    assert "upkeep failed" in caplog.text
 
 
 def test_pruning_takes_a_third_of_the_time_at_most(

@@ -92,17 +92,17 @@ class TestEnqueue:
     def test_of_many_each_answer_tells_whether_it_is_ready(
         self, store: Store, clock: FakeClock
     ) -> None:
-        later = a_task("a", run_after=timedelta(seconds=9))
+        later = a_task("a", tenant="x", run_after=timedelta(seconds=9))
 
-        answers = store.enqueue(QUEUE, [later, a_task("b"), later])
+        answers = store.enqueue(QUEUE, [later, a_task("b", tenant="y"), later])
 
         assert [(each.state, each.duplicate) for each in answers] == [
             (State.SCHEDULED, False),
             (State.READY, False),
             (State.SCHEDULED, True),
         ]
-        at = [seconds(clock, each.visible_at) for each in answers]
-        assert at == [9, 0, 9]
+        where = [(each.tenant, seconds(clock, each.visible_at)) for each in answers]
+        assert where == [("x", 9), ("y", 0), ("x", 9)]
 
     def test_a_time_in_the_past_is_now(self, store: Store, clock: FakeClock) -> None:
         """A task may not get ahead of others by naming an earlier date."""

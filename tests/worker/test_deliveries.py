@@ -101,7 +101,8 @@ def test_the_shorter_tasks_are_the_more_are_claimed_ahead(seconds: float, ahead:
     ours = deliveries(threads=2)
     [first] = claimed(1)
     ours.add([first])
-    ended(ours, *taken(ours), seconds)
+    [running] = taken(ours)
+    ended(ours, running, seconds)
     ours.pace = seconds
 
     assert ours.room() == 2 + ahead

@@ -131,6 +131,7 @@ class Worker:
         self.stopping = threading.Event()
         self.claiming = True
         self.helpers: list[threading.Thread] = []
+        self.runners: list[threading.Thread] = []
         self.outage = Outage()
         self.name = name or new_name()
         self.held_name = HeldName(name, self.queues[0], self.outage) if name else None
@@ -173,7 +174,8 @@ class Worker:
         self.refuse_inside_transaction()
         self.start("claimer", self.claimer.run)
         for number in range(self.threads):
-            self.start(f"runner-{number + 1}", self.run_tasks, within=beside_a_loop)
+            runner = self.start(f"runner-{number + 1}", self.run_tasks, within=beside_a_loop)
+            self.runners.append(runner)
         if self.coroutines:
             self.helpers.append(self.start("loop", self.coroutines.run, within=at_once))
             self.start("launcher", self.coroutines.launch, within=at_once)
@@ -215,6 +217,8 @@ class Worker:
         self.finisher.stop()
         if self.held_name:
             self.held_name.release()
+        if not self.deliveries.in_hand():
+            self.helpers += self.runners  # idle: their loops end, too, before the interpreter does
         for helper in self.helpers:
             helper.join(THREAD_PATIENCE_SECONDS)
         self.upkeep.stop(THREAD_PATIENCE_SECONDS)  # the others' last refusals count, too

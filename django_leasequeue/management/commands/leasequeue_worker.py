@@ -24,7 +24,7 @@ from django_leasequeue.worker.reloading import Reloader, arguments, start_anew
 from django_leasequeue.worker.shutdown import leave, stop_on_signals
 from django_leasequeue.worker.supervisor import AGAIN, Supervisor, child_name, follow
 
-from ..terminal import add_all, argument
+from ..terminal import Argument, add_all, argument
 
 OF_WORKER: Final = (
     *("name", "threads", "async_tasks", "strict"),
@@ -53,6 +53,11 @@ def worker_name(text: str) -> str:
         raise ArgumentTypeError(str(error)) from error
 
 
+def count(name: str, **facts: Any) -> Argument:
+    """An option that takes a whole number from 1 on."""
+    return argument(name, type=at_least(1, int), metavar="N", **facts)
+
+
 ARGUMENTS: Final = (
     argument(
         "--queue",
@@ -71,34 +76,26 @@ ARGUMENTS: Final = (
         "without waiting for the deadline; with --processes, NAME-1, NAME-2 and so on. "
         "Default: a new name at each start.",
     ),
-    argument(
+    count(
         "--threads",
-        type=at_least(1, int),
         default=1,
-        metavar="N",
         help="Tasks that run at a time. Default: 1, since not every site's tasks are safe "
         "beside each other; more pay where tasks wait for disks or networks.",
     ),
-    argument(
+    count(
         "--async-tasks",
-        type=at_least(1, int),
         default=0,
-        metavar="N",
         help="Async tasks that run at a time, on one event loop beside the threads; they share "
         "one thread for the database. Default: each takes one of the threads.",
     ),
-    argument(
+    count(
         "--processes",
-        type=at_least(1, int),
         default=1,
-        metavar="N",
         help="Workers, each a process with its own --threads, kept alive by this one: for "
         "tasks that compute. Default: 1, which is this process itself.",
     ),
-    argument(
+    count(
         "--max-tasks-per-child",
-        type=at_least(1, int),
-        metavar="N",
         help="Put a new process in the place of one that has run that many tasks, whatever "
         "memory they have leaked.",
     ),
@@ -109,7 +106,7 @@ ARGUMENTS: Final = (
         help="Start a thread's next task when the outcome of the one before is on disk: a "
         "crash then repeats one task a thread at most; short tasks take several times as long.",
     ),
-    argument("--max-tasks", type=at_least(1, int), metavar="N", help="Stop after that many tasks."),
+    count("--max-tasks", help="Stop after that many tasks."),
     argument("--drain", action="store_true", help="Stop when no task is visible any more."),
     argument(
         "--grace",

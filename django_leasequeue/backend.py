@@ -28,7 +28,7 @@ from .lease import Lease
 from .policy import PRIORITY_MAX, PRIORITY_MIN, positive, whole
 from .queue import Queue
 from .records import EnqueuedTask, NewTask
-from .results import first_result, local, queued_result, result_of, task_error
+from .results import filled, first_result, local, queued_result, result_of, task_error
 from .stores import store_for
 from .stores.base import Clock, Store
 from .story import with_the_clock
@@ -265,9 +265,6 @@ def finished_result(
         error: why it failed; None: it didn't.
     """
     status = TaskResultStatus.FAILED if error else TaskResultStatus.SUCCESSFUL
-    changes = {"status": status, "finished_at": local(at), "_return_value": return_value}
-    for name, value in changes.items():
-        object.__setattr__(running, name, value)  # frozen, and copying costs more than the rest
     if error:
         running.errors.append(task_error(error_facts(error)))
-    return running
+    return filled(running, status=status, finished_at=local(at), _return_value=return_value)

@@ -16,7 +16,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from .conf import Options, backends, broken_backends, parse, queues_of
 from .policy import QueuePolicy
 from .stores import lack_of_skip_locked, pending_migrations
-from .wakeups import is_direct
+from .stores.drivers import is_direct
 
 VISIBILITY_SECONDS_MIN: Final = 3.0
 UNREACHED: Final = (DatabaseError, InterfaceError)

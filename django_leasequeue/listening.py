@@ -17,7 +17,8 @@ from typing import Any, Final
 import psycopg
 from django.db import DatabaseError, InterfaceError
 
-from .wakeups import CHANNEL, LOCK_CLASS, Sleeper, is_direct, own_connection
+from .stores.drivers import is_direct
+from .wakeups import CHANNEL, LOCK_CLASS, Sleeper, own_connection
 
 PROBE_SECONDS: Final = 60.0  # a dead peer gives no error for minutes; a probe finds it
 ECHO_SECONDS: Final = 2.0  # how long our own notification may take to come back

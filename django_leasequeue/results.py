@@ -75,10 +75,8 @@ def result_of(
         errors=list(errors(tried, last)),
         worker_ids=workers(tried, history),
     )
-    if result.is_finished:
-        object.__setattr__(result, "finished_at", local(last.at))
-    object.__setattr__(result, "_return_value", last.facts.get("result"))
-    return result
+    finished_at = local(last.at) if result.is_finished else None
+    return filled(result, finished_at=finished_at, _return_value=last.facts.get("result"))
 
 
 def queued_result(
@@ -124,25 +122,28 @@ def unfinished(
 ) -> TaskResult[..., Any]:
     """A result that nothing has come of yet.
 
-    Filled by hand: to freeze field after field, and to make JSON of arguments that were read from
-    JSON, is what takes longest in running a small task.
+    Made by hand: the arguments were read from JSON, and ``__init__`` would make JSON of them again.
     """
-    result: TaskResult[..., Any] = object.__new__(TaskResult)
-    facts = {
-        "task": task,
-        "id": str(life),
-        "status": status,
-        "enqueued_at": local(enqueued_at),
-        "started_at": started_at,
-        "last_attempted_at": started_at,
-        "finished_at": None,
-        "args": call.get("args", []),
-        "kwargs": call.get("kwargs", {}),
-        "backend": task.backend,
-        "errors": [],
-        "worker_ids": list(worker_ids),
-        "_return_value": None,
-    }
+    return filled(
+        object.__new__(TaskResult),
+        task=task,
+        id=str(life),
+        status=status,
+        enqueued_at=local(enqueued_at),
+        started_at=started_at,
+        last_attempted_at=started_at,
+        finished_at=None,
+        args=call.get("args", []),
+        kwargs=call.get("kwargs", {}),
+        backend=task.backend,
+        errors=[],
+        worker_ids=list(worker_ids),
+        _return_value=None,
+    )
+
+
+def filled(result: TaskResult[..., Any], **facts: Any) -> TaskResult[..., Any]:
+    """*result*, frozen as it is, with *facts*: to copy it takes longer than to run a small task."""
     for name, value in facts.items():
         SLOTS[name](result, value)
     return result

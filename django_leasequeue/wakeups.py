@@ -146,16 +146,6 @@ def own_connection(using: str) -> Any:
     return connection
 
 
-def is_direct(connection: Any) -> bool:
-    """Whether a session of PostgreSQL or MySQL is the server's: a proxy makes up its number."""
-    with connection.cursor() as cursor:
-        if connection.vendor == "postgresql":
-            cursor.execute("SELECT pg_backend_pid()")
-            return bool(cursor.fetchone()[0] == connection.connection.info.backend_pid)
-        cursor.execute("SELECT CONNECTION_ID()")
-        return bool(cursor.fetchone()[0] == connection.connection.thread_id())
-
-
 asleep: weakref.WeakSet[Sleeper] = weakref.WeakSet()
 
 

@@ -1,11 +1,11 @@
-"""What drivers say: that a database can't be reached, or that it says no; MySQL's by number."""
+"""What drivers say: that a database can't be reached, or says no, and whose a session is."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
 from django.db import InterfaceError, InternalError, OperationalError, connections
 
@@ -62,3 +62,13 @@ def number(error: Exception) -> int:
     """The server's or the driver's number of *error*; 0 where it has none."""
     said = error.args[0] if error.args else 0
     return said if isinstance(said, int) else 0
+
+
+def is_direct(connection: Any) -> bool:
+    """Whether a session of PostgreSQL or MySQL is the server's: a proxy makes up its number."""
+    with connection.cursor() as cursor:
+        if connection.vendor == "postgresql":
+            cursor.execute("SELECT pg_backend_pid()")
+            return bool(cursor.fetchone()[0] == connection.connection.info.backend_pid)
+        cursor.execute("SELECT CONNECTION_ID()")
+        return bool(cursor.fetchone()[0] == connection.connection.thread_id())

@@ -24,7 +24,8 @@ from django.db.models import Q, QuerySet
 
 from django_leasequeue.models import WorkerName
 from django_leasequeue.queue import Queue
-from django_leasequeue.wakeups import LOCK_CLASS, is_direct, own_connection
+from django_leasequeue.stores.drivers import is_direct
+from django_leasequeue.wakeups import LOCK_CLASS, own_connection
 
 from .outage import OUTAGE, Outage
 from .readiness import CannotStartError

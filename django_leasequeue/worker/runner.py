@@ -31,7 +31,7 @@ from .deliveries import Delivery
 from .heartbeats import Heartbeats
 from .outage import OUTAGE
 
-is_async = cache(iscoroutinefunction)  # to look costs as much as to call a small task
+is_coroutine_function = cache(iscoroutinefunction)  # to look costs as much as to call a small task
 
 
 @dataclass(eq=False, kw_only=True, slots=True)  # to make a frozen one takes four times as long
@@ -150,7 +150,7 @@ class Runner:
     def is_async(self, path: str) -> bool:
         """Whether there is an async task of that path."""
         try:
-            return is_async(self.task_at(path).func)
+            return is_coroutine_function(self.task_at(path).func)
         except (TaskNotAllowedError, TaskNotFoundError):
             return False
 
@@ -180,7 +180,7 @@ def acknowledge(delivery: Delivery, result: Any) -> None:
 
 def call(delivery: Delivery, task: LeaseTask[..., Any], task_result: TaskResult[..., Any]) -> Any:
     """What the task's function returns."""
-    if is_async(task.func):
+    if is_coroutine_function(task.func):
         return async_to_sync(awaited)(delivery, task, task_result)
     args = arguments(delivery, task, task_result)
     return task.func(*args, **task_result.kwargs)

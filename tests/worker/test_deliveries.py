@@ -11,8 +11,14 @@ import pytest
 
 from django_leasequeue import QueuePolicy
 from django_leasequeue.testing import FakeClock, MemoryQueue
-from django_leasequeue.worker.deliveries import PATIENCE_SECONDS, Deliveries, Delivery
-from tests.waiting import in_thread
+from django_leasequeue.worker.deliveries import (
+    AHEAD_MAX,
+    AHEAD_PARTS,
+    PATIENCE_SECONDS,
+    Deliveries,
+    Delivery,
+)
+from tests.waiting import in_thread, wait_for
 
 
 def deliveries(**options: Any) -> Deliveries:
@@ -262,3 +268,24 @@ def test_threads_that_never_come_back_are_counted_until_none_is_left() -> None:
     assert ours.all_stuck()
     second.being_recorded()
     assert not ours.all_stuck()
+
+
+def test_a_claim_is_due_when_a_quarter_of_what_may_wait_has_started() -> None:
+    """The rest outlasts it: a thread that waits for an answer does nothing."""
+    ours = deliveries()
+    ours.pace = 0.0
+    ours.add(claimed(AHEAD_MAX + 1))
+    for _ in range(AHEAD_MAX // AHEAD_PARTS - 1):
+        [running] = taken(ours)
+        ended(ours, running, 0.0)
+    [running] = taken(ours)
+    ours.patience = lambda: 60.0  # type: ignore[method-assign]  # only what starts is to tell
+    asking = in_thread(ours.wait_for_room)
+    wait_for(lambda: bool(vars(ours.change)["_waiters"]))  # it has found none
+    ended(ours, running, 0.0)
+    assert not asking.done()
+
+    taken(ours)
+
+    assert asking.result(5)
+    assert ours.room() == AHEAD_MAX // AHEAD_PARTS

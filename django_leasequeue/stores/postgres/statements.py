@@ -21,6 +21,8 @@ from psycopg import generators
 from psycopg.adapt import Transformer
 from psycopg.errors import InvalidSqlStatementName, error_from_result
 
+from ..drivers import is_direct
+
 FOLDER: Final = Path(__file__).parent / "sql"
 PARAMETER: Final = re.compile(r"%\((\w+)\)s")
 PREPARED_FROM: Final = 3  # uses on one connection: it pays where more are to come
@@ -83,26 +85,28 @@ def cursor_for(connection: Any, wanted: Statement) -> Any:
     site_prepares = raw.prepare_threshold is not None  # and would throw away what others prepared
     if piped or site_prepares or connection.queries_logged or not begun:
         return psycopg.Cursor(raw)
-    return Cursor(raw, wanted)
+    return Cursor(connection, wanted)
 
 
 @dataclass(slots=True)
 class Kept:
     """What we know of a session of the driver's.
 
-    ``direct``: whether it is the server's own, and may be prepared on; None: not known yet.
+    ``lasts``: whether what is prepared on it is there the next time: a proxy hands each transaction
+    to another session, and a site may throw it away. None: not known yet.
     """
 
     uses: dict[str, int] = field(default_factory=dict)
     prepared: set[str] = field(default_factory=set)
-    direct: bool | None = None
+    lasts: bool | None = None
 
 
 class Cursor:
     """As much of a cursor as Django's wrappers need to run one statement."""
 
-    def __init__(self, raw: Any, wanted: Statement) -> None:
-        self.raw = raw
+    def __init__(self, connection: Any, wanted: Statement) -> None:
+        self.connection = connection
+        self.raw = connection.connection
         self.wanted = wanted
         self.pgresult: Any = None
 
@@ -110,18 +114,24 @@ class Cursor:
         values = [given[name] for name in self.wanted.parameters]
         encoded = [None if value is None else value.encode() for value in values]
         kept = kept_of(self.raw)
-        uses = kept.uses[self.wanted.name] = kept.uses.get(self.wanted.name, 0) + 1
+        prepared = self.is_to_be_prepared(kept)
         with self.raw.lock:
-            if uses < PREPARED_FROM or not is_direct(self.raw, kept):
+            if not prepared:
                 self.run_once(encoded)
                 return
             try:
                 self.run_prepared(kept, encoded)
             except InvalidSqlStatementName:
-                kept.direct = False  # the site throws away what is prepared here
+                kept.lasts = False
                 if not self.raw.autocommit:
                     raise
                 self.run_once(encoded)
+
+    def is_to_be_prepared(self, kept: Kept) -> bool:
+        uses = kept.uses[self.wanted.name] = kept.uses.get(self.wanted.name, 0) + 1
+        if uses >= PREPARED_FROM and kept.lasts is None:
+            kept.lasts = is_direct(self.connection)
+        return uses >= PREPARED_FROM and bool(kept.lasts)
 
     def run_once(self, values: list[bytes | None]) -> None:
         self.raw.pgconn.send_query_params(self.wanted.numbered, values, result_format=BINARY)
@@ -130,9 +140,13 @@ class Cursor:
     def run_prepared(self, kept: Kept, values: list[bytes | None]) -> None:
         name = f"leasequeue_{self.wanted.name}".encode()
         if self.wanted.name not in kept.prepared:
-            self.raw.pgconn.send_prepare(name, self.wanted.numbered)
-            self.answer()
-            kept.prepared.add(self.wanted.name)
+            kept.prepared.add(self.wanted.name)  # before an interrupt hides that it went through
+            try:
+                self.raw.pgconn.send_prepare(name, self.wanted.numbered)
+                self.answer()
+            except Exception:
+                kept.prepared.discard(self.wanted.name)
+                raise
         self.raw.pgconn.send_query_prepared(name, values, result_format=BINARY)
         self.pgresult = self.answer()
 
@@ -156,18 +170,6 @@ def kept_of(raw: Any) -> Kept:
     if known is None:
         known = raw.leasequeue = Kept()
     return known
-
-
-def is_direct(raw: Any, kept: Kept) -> bool:
-    """Whether the driver's connection *raw* leads to the server itself, and may prepare there.
-
-    A proxy hands each transaction to another session; it makes up the number of its own.
-    """
-    if kept.direct is None:
-        raw.pgconn.send_query(b"SELECT pg_backend_pid()")
-        [answer] = raw.wait(generators.execute(raw.pgconn))
-        kept.direct = answer.get_value(0, 0) == str(raw.info.backend_pid).encode()
-    return kept.direct
 
 
 def value_text(value: Any) -> str | None:

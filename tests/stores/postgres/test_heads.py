@@ -74,6 +74,16 @@ def test_a_later_task_of_more_priority_is_not_passed_by(backlog: PostgresStore) 
     assert [lease.id for lease in claim(backlog)] == ["299", "idle"]
 
 
+def test_behind_its_priority_a_claim_goes_on_with_the_lower_ones(backlog: PostgresStore) -> None:
+    backlog.enqueue("q", [a_task(f"low{n}", priority=-5) for n in range(LIMIT_MIN)])
+    claim(backlog)
+
+    claimed = [lease.id for lease in claim(backlog, 2 * LIMIT_MIN + 50)]
+
+    rest = [str(number) for number in range(LIMIT_MIN, 3 * LIMIT_MIN)]
+    assert claimed == [*rest, *(f"low{n}" for n in range(50))]
+
+
 def test_what_is_given_back_here_is_next(backlog: PostgresStore) -> None:
     [first, *_] = claim(backlog)
     backlog.release([first])

@@ -6,7 +6,7 @@ import pytest
 from django.db import connection, transaction
 
 from django_leasequeue.queue import Queue
-from django_leasequeue.stores.postgres.statements import PREPARED_FROM, kept_of
+from django_leasequeue.stores.postgres.statements import PREPARED_FROM, Cursor, kept_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -35,7 +35,7 @@ def test_on_a_direct_connection_they_are_planned_once(queue: Queue) -> None:
 
 def test_on_one_that_may_change_under_us_they_are_not(queue: Queue) -> None:
     connection.ensure_connection()
-    kept_of(connection.connection).direct = False
+    kept_of(connection.connection).lasts = False
     enqueue_often(queue)
     assert prepared() == 0
 
@@ -63,6 +63,26 @@ def test_a_site_that_prepares_on_its_own_goes_on_doing_so(queue: Queue) -> None:
     with transaction.atomic():
         queue.enqueue("one more")
     assert queue.depth().visible == 2 * (PREPARED_FROM + 2) + 1
+
+
+def test_an_interrupt_after_it_was_prepared_costs_nobody_the_connection(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the server would refuse, for ever, to prepare it once more."""
+    for number in range(PREPARED_FROM - 1):
+        queue.enqueue(number)
+    answer = Cursor.answer
+
+    def interrupted(cursor: Cursor) -> None:
+        answer(cursor)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Cursor, "answer", interrupted)
+        queue.enqueue("interrupted")
+    queue.enqueue("after it")
+
+    assert queue.depth().visible == PREPARED_FROM
 
 
 @pytest.mark.parametrize("words", ["DISCARD ALL", "DEALLOCATE ALL"])

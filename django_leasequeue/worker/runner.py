@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -200,10 +200,9 @@ def arguments(
 children: ContextVar[set[asyncio.Task[Any]]] = ContextVar("leasequeue_children")
 
 
-def owned(
-    loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, Any], **kwargs: Any
-) -> asyncio.Task[Any]:
+def owned(loop: asyncio.AbstractEventLoop, coroutine: Any, **kwargs: Any) -> asyncio.Task[Any]:
     """The loop's task for *coroutine*, noted with those of the queue's task that starts it."""
+    # Not called a Coroutine: on Python 3.11 a loop's factory takes generators, too.
     task: asyncio.Task[Any] = asyncio.Task(coroutine, loop=loop, **kwargs)
     if (own := children.get(None)) is not None:
         own.add(task)

@@ -6,9 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from datetime import datetime
+from typing import ClassVar
 from uuid import UUID
 
 from . import validation
+from .around import Around
 from .errors import InvalidTaskError
 from .policy import gap_of
 from .polling import PollMixin
@@ -22,6 +24,8 @@ from .wakeups import Wake
 
 class OperatorMixin(PollMixin):
     """The calls that need no lease; they stand in the order of a task's life."""
+
+    around: ClassVar[Around] = Around()
 
     @property
     def using(self) -> str:
@@ -120,7 +124,9 @@ class OperatorMixin(PollMixin):
         for start in range(0, len(wanted), BATCH):
             some = wanted[start : start + BATCH]
             with self.reached():
-                batch = self.store.redrive(self.name, some, tenant=tenant, slots=slots, **remarks)
+                batch = self.around.redrive(
+                    self.store, self.name, some, tenant=tenant, slots=slots, **remarks
+                )
             # It began by now at the latest: so what follows comes after the last of it.
             slots = slots and slots.since(self.now()).after(batch.redriven)
             redriven += batch.redriven

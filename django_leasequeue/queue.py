@@ -132,7 +132,7 @@ class Queue(AsyncQueueMixin):
 
     def store_all(self, admitted: Sequence[Admitted]) -> list[EnqueuedTask]:
         with self.reached():
-            stored = self.store.enqueue(self.name, admitted)
+            stored = self.around.enqueue(self.store, self.name, admitted)
         duplicates = [task for task in stored if task.duplicate]
         for task in duplicates:
             facts = {"using": self.using, "queue": self.name, "task": task}

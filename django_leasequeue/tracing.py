@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
@@ -20,57 +20,42 @@ from typing import Any, Final
 from opentelemetry import context, propagate, trace
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, TracerProvider
 
+from .around import Around
 from .compat import TaskResult, task_started
 from .failure import error_facts, type_path
 from .lease import Lease
 from .queue import Queue
 from .records import Admitted, EnqueuedTask, RedriveBatch
 from .signals import attempt_ended
+from .stores.base import Store
 from .transitions import json_text
 from .worker.context import current_lease
-from .worker.deliveries import Delivery
-from .worker.runner import Outcome, Runner
 
 CALL: Final = '{"args":'  # how the payload of a task of django.tasks begins
 FAILED: Final = {"retried", "dead", "dropped"}
 
 
-class Tracing:
+class Tracing(Around):
     """What makes the spans; the attempts under way, by token."""
 
     def __init__(self, tracer: Tracer) -> None:
         self.tracer = tracer
         self.started: dict[int, tuple[Span, int]] = {}
 
-    def connect(self) -> None:
-        Queue.store_all = self.sent(Queue.store_all)  # type: ignore[method-assign]
-        Queue.redrive_into = self.redriven(Queue.redrive_into)  # type: ignore[method-assign]
-        Runner.run = apart(Runner.run)  # type: ignore[method-assign]
-        task_started.connect(self.task_started)
-        attempt_ended.connect(self.attempt_ended)
-
-    def sent(self, store_all: Callable[..., Any]) -> Callable[..., Any]:
+    def enqueue(self, store: Store, queue: str, tasks: Sequence[Admitted]) -> list[EnqueuedTask]:
         """Enqueue under a span, whose context the tasks carry with them."""
+        with self.span("send", queue, SpanKind.PRODUCER, type="send") as span:
+            stored = super().enqueue(store, queue, list(carrying(tasks)))
+            if span.is_recording():
+                span.set_attributes(facts_of(tasks, stored))
+        return stored
 
-        def traced(queue: Queue, admitted: Sequence[Admitted]) -> list[EnqueuedTask]:
-            with self.span("send", queue.name, SpanKind.PRODUCER, type="send") as span:
-                stored: list[EnqueuedTask] = store_all(queue, list(carrying(admitted)))
-                if span.is_recording():
-                    span.set_attributes(facts_of(admitted, stored))
-            return stored
-
-        return traced
-
-    def redriven(self, redrive_into: Callable[..., Any]) -> Callable[..., Any]:
+    def redrive(self, store: Store, queue: str, ids: Sequence[str], **how: Any) -> RedriveBatch:
         """Redrive under a span; the attempts that follow stay in their tasks' own traces."""
-
-        def traced(queue: Queue, *args: Any, **kwargs: Any) -> RedriveBatch:
-            with self.span("redrive", queue.name, SpanKind.CLIENT) as span:
-                batch: RedriveBatch = redrive_into(queue, *args, **kwargs)
-                span.set_attribute("messaging.batch.message_count", batch.redriven)
-            return batch
-
-        return traced
+        with self.span("redrive", queue, SpanKind.CLIENT) as span:
+            batch = super().redrive(store, queue, ids, **how)
+            span.set_attribute("messaging.batch.message_count", batch.redriven)
+        return batch
 
     @contextmanager
     def span(
@@ -98,7 +83,7 @@ class Tracing:
         redriven = len(task_result.errors) >= lease.attempt
         span.set_attribute("messaging.leasequeue.redriven", redriven)
         self.started[lease.token] = span, time.time_ns()
-        context.attach(trace.set_span_in_context(span, around))  # until the end of Runner.run
+        context.attach(trace.set_span_in_context(span, around))  # in the attempt's own context
 
     def begin(self, lease: Lease, started_at: int | None = None) -> tuple[Span, context.Context]:
         """The span of an attempt, and the context that its task carries.
@@ -140,23 +125,6 @@ class Tracing:
         if error:
             record(span, error, began_at + length)
         span.end(began_at + length)
-
-
-def apart(run: Callable[..., Any]) -> Callable[..., Any]:
-    """Run an attempt so that what it makes current isn't any more after it.
-
-    On the event loop each has a context of its own anyway.
-    """
-
-    def traced(runner: Runner, delivery: Delivery) -> Outcome:
-        token = context.attach(context.get_current())
-        try:
-            outcome: Outcome = run(runner, delivery)
-            return outcome
-        finally:
-            context.detach(token)
-
-    return traced
 
 
 def record(span: Span, error: BaseException, at: int) -> None:
@@ -221,16 +189,14 @@ def carried(lease: Lease) -> context.Context:
     return propagate.extract(carrier if isinstance(carrier, dict) else {}, context.Context())
 
 
-installed: Final[list[Tracing]] = []
-
-
 def install(tracer_provider: TracerProvider | None = None) -> None:
     """Trace from here on, in this process; once is enough.
 
     Args:
         tracer_provider: where spans go; None: OpenTelemetry's own, whenever it is set.
     """
-    if not installed:
+    if not isinstance(Queue.around, Tracing):
         tracing = Tracing(trace.get_tracer("django_leasequeue", tracer_provider=tracer_provider))
-        tracing.connect()
-        installed.append(tracing)
+        task_started.connect(tracing.task_started)
+        attempt_ended.connect(tracing.attempt_ended)
+        Queue.around = tracing

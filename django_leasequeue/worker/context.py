@@ -125,18 +125,3 @@ def current_lease() -> CurrentLease:
         return current.get()
     except LookupError:
         raise LookupError("no worker is running a task here, so there is no lease") from None
-
-
-class running:
-    """Make *lease* the current one."""
-
-    __slots__ = ("lease", "token")
-
-    def __init__(self, lease: CurrentLease) -> None:
-        self.lease = lease
-
-    def __enter__(self) -> None:
-        self.token = current.set(self.lease)
-
-    def __exit__(self, *_: object) -> None:
-        current.reset(self.token)

@@ -21,7 +21,6 @@ from typing import Any, Final
 from asgiref.sync import sync_to_async
 from django.db import connections
 
-from .context import CurrentLease, current
 from .deliveries import Deliveries
 from .runner import Attempt, Outcome, Runner, awaited, lapsed, owned
 from .sessions import TaskSession
@@ -106,9 +105,8 @@ class Coroutines:
             task, task_result = attempt.task, attempt.task_result
             if task and task_result:
                 context = copy_context()
-                context.run(current.set, CurrentLease(delivery, self.runner.heartbeats))
                 try:
-                    context.run(self.runner.tell_started, attempt)
+                    context.run(self.runner.begin, attempt)
                 except BaseException as raised:  # noqa: BLE001  it is the attempt's failure
                     attempt.error = raised
             if task and task_result and attempt.error is None:

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
 from functools import cache
 from inspect import iscoroutinefunction
@@ -26,7 +26,7 @@ from django_leasequeue.errors import (
 )
 from django_leasequeue.tasks import LeaseTask, failure_of, resolve
 
-from .context import CurrentLease, LeaseContext, current_lease, running
+from .context import CurrentLease, LeaseContext, current, current_lease
 from .deliveries import Delivery
 from .heartbeats import Heartbeats
 from .outage import OUTAGE
@@ -89,19 +89,23 @@ class Runner:
     def run(self, delivery: Delivery) -> Outcome:
         """The outcome of the attempt. Whatever the task raises is part of it."""
         attempt = self.prepared(delivery)
-        task, task_result = attempt.task, attempt.task_result
-        if task and task_result:
-            try:
-                with running(CurrentLease(delivery, self.heartbeats)):
-                    self.tell_started(attempt)
-                    with block_of(task, delivery):
-                        attempt.result = call(delivery, task, task_result)
-                        if task.atomic:
-                            acknowledge(delivery, attempt.result)
-                            attempt.acked = True
-            except BaseException as raised:  # noqa: BLE001  SystemExit is a task's failure, too
-                attempt.error = raised
+        if attempt.task and attempt.task_result:
+            # What a task makes current, such as a language, isn't any more for the next one.
+            copy_context().run(self.perform, attempt, attempt.task, attempt.task_result)
         return self.outcome_of(attempt)
+
+    def perform(
+        self, attempt: Attempt, task: LeaseTask[..., Any], task_result: TaskResult[..., Any]
+    ) -> None:
+        try:
+            self.begin(attempt)
+            with block_of(task, attempt.delivery):
+                attempt.result = call(attempt.delivery, task, task_result)
+                if task.atomic:
+                    acknowledge(attempt.delivery, attempt.result)
+                    attempt.acked = True
+        except BaseException as raised:  # noqa: BLE001  SystemExit is a task's failure, too
+            attempt.error = raised
 
     def prepared(self, delivery: Delivery) -> Attempt:
         """The attempt before its task's code is reached; where it can't be, with the error."""
@@ -118,7 +122,9 @@ class Runner:
             attempt.error = outage
         return attempt
 
-    def tell_started(self, attempt: Attempt) -> None:
+    def begin(self, attempt: Attempt) -> None:
+        """Make its lease the current one, and tell Django's receivers that it starts."""
+        current.set(CurrentLease(attempt.delivery, self.heartbeats))
         task_started.send_robust(type(self.backend), task_result=attempt.task_result)
 
     def outcome_of(self, attempt: Attempt) -> Outcome:

@@ -16,6 +16,7 @@ from typing import Any
 from asgiref.sync import sync_to_async
 from django.contrib.auth.models import Group, User
 from django.db import IntegrityError, OperationalError, connections, transaction
+from django.utils import translation
 from opentelemetry import trace
 
 from django_leasequeue import effects
@@ -51,6 +52,13 @@ def enqueue_many(count: int) -> None:
 async def add_later(a: int, b: int) -> int:
     await asyncio.sleep(0)
     return a + b
+
+
+@task()
+def speak(language: str) -> str:
+    before = translation.get_language()
+    translation.activate(language)
+    return before
 
 
 @task()

@@ -13,7 +13,7 @@ from django_leasequeue import InvalidTaskError, Lease, LeaseLostError, LostReaso
 from django_leasequeue.models import Effect, TaskTransition
 from django_leasequeue.testing import FakeClock
 from django_leasequeue.testing.running import CallsAtOnce, nothing
-from django_leasequeue.worker.context import CurrentLease, running
+from django_leasequeue.worker.context import CurrentLease, current
 from django_leasequeue.worker.deliveries import Deliveries, Delivery
 from django_leasequeue.worker.outage import Outage
 from tests.conftest import DATABASES
@@ -38,8 +38,9 @@ def working(queue: Queue, lease: Lease | None = None) -> Iterator[Lease]:
     """As if a worker ran a task of *queue* here."""
     lease = lease or queue.claim(worker="w")[0]
     calls = CallsAtOnce(Deliveries(1, nothing), Outage(), nothing)
-    with running(CurrentLease(Delivery(queue=queue, lease=lease, sent_at=0.0), calls)):
-        yield lease
+    token = current.set(CurrentLease(Delivery(queue=queue, lease=lease, sent_at=0.0), calls))
+    yield lease
+    current.reset(token)
 
 
 def redelivered(queue: Queue, lease: Lease) -> None:

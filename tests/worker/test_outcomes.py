@@ -33,6 +33,15 @@ def test_tasks_sync_and_async_are_run_and_their_results_kept(site: Site) -> None
     assert [result.return_value for result in results] == [3, 7]
 
 
+def test_a_language_ends_with_the_task_that_chose_it(postgres: Site) -> None:
+    results = [postgres.enqueue(tasks.speak, language) for language in ("de", "fr")]
+    postgres.drain(threads=1)
+
+    for result in results:
+        result.refresh()
+        assert result.return_value == "en-us"
+
+
 def test_an_outcome_is_one_line_always_in_the_same_order(
     site: Site, caplog: pytest.LogCaptureFixture
 ) -> None:

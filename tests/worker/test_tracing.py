@@ -20,7 +20,6 @@ from django_leasequeue.models import TaskTransition
 from django_leasequeue.queue import Queue
 from django_leasequeue.signals import attempt_ended
 from django_leasequeue.testing import run_tasks
-from django_leasequeue.worker.runner import Runner
 from tests.databases import on_all
 
 from . import tasks
@@ -58,15 +57,13 @@ class Spans:
 
 @pytest.fixture
 def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[Spans]:
-    monkeypatch.setattr(Queue, "store_all", Queue.store_all)  # so that they come back
-    monkeypatch.setattr(Queue, "redrive_into", Queue.redrive_into)
-    monkeypatch.setattr(Runner, "run", Runner.run)
+    monkeypatch.setattr(Queue, "around", Queue.around)  # so that it comes back
     spans = Spans()
     tracing.install(spans.provider)
     tracing.install(spans.provider)  # once is enough
     yield spans
-    [traced] = tracing.installed
-    tracing.installed.clear()
+    traced = Queue.around
+    assert isinstance(traced, tracing.Tracing)
     task_started.disconnect(traced.task_started)
     attempt_ended.disconnect(traced.attempt_ended)
 

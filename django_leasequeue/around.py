@@ -1,0 +1,20 @@
+"""What stands between a queue and its store where tasks come in: nothing, or who traces them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .records import Admitted, EnqueuedTask, RedriveBatch
+    from .stores.base import Store
+
+
+class Around:
+    """Calls the store. Whoever is to see these calls puts a subclass in ``Queue.around``."""
+
+    def enqueue(self, store: Store, queue: str, tasks: Sequence[Admitted]) -> list[EnqueuedTask]:
+        return store.enqueue(queue, tasks)
+
+    def redrive(self, store: Store, queue: str, ids: Sequence[str], **how: Any) -> RedriveBatch:
+        return store.redrive(queue, ids, **how)

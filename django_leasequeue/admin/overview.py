@@ -1,6 +1,7 @@
 """How all queues are doing, on one page: what is wrong, why, and the button that stops it.
 
-Server-rendered, the plots too: it works without scripts, and nothing comes from elsewhere.
+Server-rendered, the plots too: it works without scripts, and nothing comes from elsewhere. A small
+script of our own renews it in place.
 """
 
 from __future__ import annotations
@@ -117,6 +118,9 @@ class Panel:
 
 class OverviewAdmin(ReadOnlyTaskAdmin):
     """The page of all queues. To limit whose tasks are counted, override ``tenants_for``."""
+
+    class Media:
+        js = ("leasequeue/overview.js",)
 
     def get_urls(self) -> list[URLPattern]:
         """The page and its two questions: there is nothing behind it to look at one by one."""

@@ -96,10 +96,20 @@ def prepared_site(port: int, at_end: ExitStack, *, keep: bool) -> Site:
         if not keep:
             files = Path(at_end.enter_context(tempfile.TemporaryDirectory()))
     site = Site(port=port, files=files, database_url=database_url)
-    site.manage("migrate")
+    migrate(site)
     create_operator(site)
     print(site.manage("load_sample"), end="", flush=True)
     return site
+
+
+def migrate(site: Site) -> None:
+    try:
+        site.manage("migrate")
+    except DemoError as error:
+        if "ProgrammingError" not in str(error):
+            raise
+        told = f"{error}\nThe data is of another version of this project: start over with --reset."
+        raise DemoError(told) from error
 
 
 def create_operator(site: Site) -> None:

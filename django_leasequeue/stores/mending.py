@@ -20,7 +20,7 @@ from .projection import stories
 
 MENDABLE: Final = frozenset({Drift.MISSING, Drift.EXTRA, Drift.DIFFERS})
 TAKEN: Final = "not mended: another task holds its id or its key; cancel that one first"
-# Its lock is that of erasing, too: see migration 0007. A site's role may lock no rows of the log.
+# Its lock is that of erasing, too: see migration 0002. A site's role may lock no rows of the log.
 AS_PRUNING_DOES: Final = """
 SELECT pg_advisory_xact_lock(
            hashtext('leasequeue_prune'), 'leasequeue_transition'::regclass::oid::integer)

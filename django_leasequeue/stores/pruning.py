@@ -1,4 +1,4 @@
-"""A batch of pruning through the ORM: what the function of migration 0004 does on PostgreSQL."""
+"""A batch of pruning through the ORM: what the function of migration 0002 does on PostgreSQL."""
 
 from __future__ import annotations
 

@@ -247,7 +247,7 @@ def test_a_queue_named_twice_in_one_database_is_doubted(settings: Any) -> None:
 @pytest.mark.django_db(databases=ALIASES)
 def test_pending_migrations_are_told_once_a_database(settings: Any) -> None:
     settings.TASKS = {"a": ours(["mail"]), "b": ours(["orders"])}
-    MigrationRecorder(connections["default"]).record_unapplied("leasequeue", "0007_erase")
+    MigrationRecorder(connections["default"]).record_unapplied("leasequeue", "0003_postgresql")
 
     assert [id for id, _ in found()] == ["leasequeue.W007"]
 
@@ -298,12 +298,12 @@ def test_pending_migrations_are_named_but_to_who_is_about_to_make_them(
     settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.TASKS = {"a": ours([])}
-    MigrationRecorder(connections["default"]).record_unapplied("leasequeue", "0007_erase")
+    MigrationRecorder(connections["default"]).record_unapplied("leasequeue", "0003_postgresql")
 
     [(id, message)] = found()
     monkeypatch.setattr("sys.argv", ["manage.py", "migrate"])
 
-    assert (id, "0007_erase" in message) == ("leasequeue.W007", True)
+    assert (id, "0003_postgresql" in message) == ("leasequeue.W007", True)
     assert found() == []
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from example_project import smoke
+from example_project import demo, smoke
 from example_project.site import DemoError, Site, reason
 
 REFUSED = """
@@ -54,6 +54,20 @@ def test_a_database_that_is_not_there_is_told_in_one_line(
         site.manage("migrate")
 
     assert "\n" not in str(failed.value)
+
+
+def test_data_of_another_version_is_told_what_to_do_with(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    site = Site(port=0, files=tmp_path, database_url="")
+
+    def fails(*_: str) -> None:
+        raise DemoError("manage.py migrate: django.db.utils.ProgrammingError: no such constraint")
+
+    monkeypatch.setattr(site, "manage", fails)
+
+    with pytest.raises(DemoError, match=r"no such constraint\n.*start over with --reset"):
+        demo.migrate(site)
 
 
 def test_whoever_waits_for_the_work_is_told_how_far_it_is(

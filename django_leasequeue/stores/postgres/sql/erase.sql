@@ -1,4 +1,4 @@
--- erase: blank what one life knew, in log and projection; the function of migration 0007 does it.
+-- erase: blank what one life knew, in log and projection; the function of migration 0002 does it.
 --
 -- in    queue          text
 --       life           uuid

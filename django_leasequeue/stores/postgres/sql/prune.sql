@@ -1,4 +1,4 @@
--- prune: forget a batch of what is old enough; the function of migration 0004 does it.
+-- prune: forget a batch of what is old enough; the function of migration 0002 does it.
 --
 -- in    kinds          text[]        acked, dropped, cancelled: the whole life; duplicate, heartbeat
 --       queues         text[]        NULL: all

@@ -44,7 +44,19 @@ def suit_mysql(apps: Any, schema_editor: BaseDatabaseSchemaEditor) -> None:
     schema_editor.execute(f"ALTER TABLE leasequeue_task {', '.join(changes)}")
 
 
-class Migration(migrations.Migration):
-    dependencies = [("leasequeue", "0005_lean_rows")]
+def put_gate(apps: Any, schema_editor: BaseDatabaseSchemaEditor) -> None:
+    """Claims share this row, and a pause waits for them: see stores/pauses.py."""
+    if schema_editor.connection.vendor == "mysql":
+        pause = apps.get_model("leasequeue", "Pause")
+        gate = pause(queue="", paused_queue="", paused_at="2000-01-01 00:00:00+00:00")
+        pauses = pause.objects.using(schema_editor.connection.alias)
+        pauses.bulk_create([gate], ignore_conflicts=True)
 
-    operations = [migrations.RunPython(suit_mysql, migrations.RunPython.noop, atomic=False)]
+
+class Migration(migrations.Migration):
+    dependencies = [("leasequeue", "0003_postgresql")]
+
+    operations = [
+        migrations.RunPython(suit_mysql, migrations.RunPython.noop, atomic=False),
+        migrations.RunPython(put_gate, migrations.RunPython.noop),
+    ]

@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from . import validation
 from .errors import InvalidTaskError
 from .policy import PRIORITY_MAX, PRIORITY_MIN, QueuePolicy, whole
 from .records import Admitted, NewTask
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 NEW_TASK_FIELDS: Final = frozenset(field.name for field in fields(NewTask))
 
@@ -45,13 +48,21 @@ def admit_all(
     tasks: Iterable[NewTask | Mapping[str, Any]], policy: QueuePolicy, *, bytes_max: int
 ) -> list[Admitted]:
     """All of *tasks*, or none: then the error names the index of the first that can't be."""
-    admitted = []
-    for index, task in enumerate(tasks):
+    return list(each(tasks, lambda task: admit(as_new_task(task), policy, bytes_max=bytes_max)))
+
+
+def payload_texts(payloads: Iterable[Any], *, bytes_max: int) -> Iterator[str]:
+    """Each of *payloads* as JSON text; an error names the index of the one that can't be."""
+    return each(payloads, lambda payload: validation.payload_text(payload, bytes_max=bytes_max))
+
+
+def each(items: Iterable[T], made: Callable[[T], R]) -> Iterator[R]:
+    """What is *made* of each item; an error tells which it was."""
+    for index, item in enumerate(items):
         try:
-            admitted.append(admit(as_new_task(task), policy, bytes_max=bytes_max))
+            yield made(item)
         except InvalidTaskError as error:
             raise InvalidTaskError(f"item {index}: {error}") from None
-    return admitted
 
 
 def as_new_task(task: NewTask | Mapping[str, Any]) -> NewTask:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -15,6 +15,11 @@ class Around:
 
     def enqueue(self, store: Store, queue: str, tasks: Sequence[Admitted]) -> list[EnqueuedTask]:
         return store.enqueue(queue, tasks)
+
+    def enqueue_alike(
+        self, store: Store, queue: str, like: Admitted, payloads: Iterable[str]
+    ) -> Iterator[EnqueuedTask]:
+        return store.enqueue_alike(queue, like, payloads)
 
     def redrive(self, store: Store, queue: str, ids: Sequence[str], **how: Any) -> RedriveBatch:
         return store.redrive(queue, ids, **how)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
 from inspect import iscoroutinefunction
@@ -187,11 +188,21 @@ class LeaseQueueBackend(LeaseTaskBackend):
             {"args": json_value(args), "kwargs": json_value(kwargs)}
             for args, kwargs in map(arguments, count(), calls)
         ]
-        options = how(ours)
-        new = [NewTask(payload=payload, **options) for payload in payloads]
+        queue, new = self.queue(ours.queue_name), NewTask(payload=None, **how(ours))
+        if new.dedupe_key is not None:  # the first one holds it, the others are its duplicates
+            with refusals(NOT_JSON):
+                held = queue.enqueue_many(replace(new, payload=payload) for payload in payloads)
+            return [self.told(ours, *each) for each in zip(held, payloads, strict=True)]
         with refusals(NOT_JSON):
-            stored = self.queue(ours.queue_name).enqueue_many(new)
-        return [self.told(ours, *each) for each in zip(stored, payloads, strict=True)]
+            results = [
+                queued_result(ours, stored, payload, self.alias)
+                for stored, payload in zip(
+                    queue.enqueue_alike(new, payloads), payloads, strict=True
+                )
+            ]
+        for result in results:
+            self.tell(result)
+        return results
 
     def valid(self, task: Task[..., Any]) -> LeaseTask[..., Any]:
         """*task*, looked at once: it is frozen."""
@@ -208,9 +219,12 @@ class LeaseQueueBackend(LeaseTaskBackend):
         if stored.duplicate:
             return self.get_result(str(stored.life))
         result = queued_result(task, stored, call, self.alias)
-        # Robust: the task is stored, whatever a receiver makes of that.
-        task_enqueued.send_robust(type(self), task_result=result)
+        self.tell(result)
         return result
+
+    def tell(self, result: TaskResult[Any, Any]) -> None:
+        """Django's receivers: robustly, since the task is stored whatever they make of that."""
+        task_enqueued.send_robust(type(self), task_result=result)
 
     def get_result(self, result_id: str) -> TaskResult[..., Any]:
         """How the task of that id stands by the clock, or ended.

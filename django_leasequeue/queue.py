@@ -5,14 +5,14 @@ Methods stand in the order of a task's life; what operators do is in ``operating
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
 from django.db import transaction
 
 from . import signals, validation
-from .admission import admit, admit_all
+from .admission import admit, admit_all, payload_texts
 from .aqueue import AsyncQueueMixin, twin
 from .conf import options_for
 from .errors import InvalidTaskError, LeaseLostError, LostReason
@@ -129,6 +129,29 @@ class Queue(AsyncQueueMixin):
         """
         admitted = admit_all(tasks, self.policy, bytes_max=self.options.payload_bytes_max)
         return self.store_all(admitted) if admitted else []
+
+    def enqueue_alike(self, new: NewTask, payloads: Iterable[Any]) -> Iterator[EnqueuedTask]:
+        """Store a task as *new* for each of *payloads*, all or none; see ``enqueue``.
+
+        Args:
+            new: without id and dedupe key; its own payload isn't stored.
+
+        Returns:
+            The stored tasks, in order. Nothing is stored unless they are read to the end.
+
+        Raises:
+            InvalidTaskError: naming the item's index; nothing was stored.
+            QueueUnavailableError: the database can't be reached.
+        """
+        size = self.options.payload_bytes_max
+        like = admit(new, self.policy, bytes_max=size)
+        texts = payload_texts(payloads, bytes_max=size)
+        stored = None
+        with self.reached():
+            for stored in self.around.enqueue_alike(self.store, self.name, like, texts):
+                yield stored
+        if stored:
+            self.wake()
 
     def store_all(self, admitted: Sequence[Admitted]) -> list[EnqueuedTask]:
         with self.reached():

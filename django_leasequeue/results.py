@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
 from typing import Any, Final
-from uuid import UUID
 
 from django.conf import settings
 from django.utils import timezone
@@ -90,7 +89,8 @@ def queued_result(
     queued = as_queued(
         task, backend=backend, run_after=wait_until(stored.enqueued_at, stored.visible_at)
     )
-    return unfinished(queued, stored.life, TaskResultStatus.READY, stored.enqueued_at, call)
+    # What is queued by its function has no id but that of its life.
+    return unfinished(queued, stored.id, TaskResultStatus.READY, stored.enqueued_at, call)
 
 
 def first_result(lease: Lease, *, task: LeaseTask[..., Any], backend: str) -> TaskResult[..., Any]:
@@ -108,12 +108,13 @@ def first_result(lease: Lease, *, task: LeaseTask[..., Any], backend: str) -> Ta
     call = payload if isinstance(payload, dict) else {}
     started = local(lease.leased_at)
     running = TaskResultStatus.RUNNING
-    return unfinished(queued, lease.life, running, lease.enqueued_at, call, started, [lease.worker])
+    id = str(lease.life)
+    return unfinished(queued, id, running, lease.enqueued_at, call, started, [lease.worker])
 
 
 def unfinished(
     task: LeaseTask[..., Any],
-    life: UUID,
+    id: str,
     status: TaskResultStatus,
     enqueued_at: datetime,
     call: Mapping[str, Any],
@@ -127,7 +128,7 @@ def unfinished(
     return filled(
         object.__new__(TaskResult),
         task=task,
-        id=str(life),
+        id=id,
         status=status,
         enqueued_at=local(enqueued_at),
         started_at=started_at,
@@ -156,9 +157,10 @@ def wait_until(enqueued_at: datetime, visible_at: datetime) -> datetime | None:
 
 def as_queued(task: LeaseTask[..., Any], **stored: Any) -> LeaseTask[..., Any]:
     """*task* with what was *stored* of it; itself where that is what its code says."""
-    if all(getattr(task, name) == value for name, value in stored.items()):
-        return task
-    return unvalidated(**values(task) | stored)
+    for name, value in stored.items():
+        if getattr(task, name) != value:
+            return unvalidated(**values(task) | stored)
+    return task
 
 
 def local(at: datetime) -> datetime:

@@ -318,12 +318,15 @@ def failure_of(
     return delay is not None, None if own is not None else delay
 
 
+PLAIN: Final = frozenset({str, int, float, bool, type(None)})
+
+
 def json_value(value: Any, depth: int = 0) -> Any:
     """*value* as Django's backends store it: bytes as text, mappings as dicts, sequences as lists.
 
     What isn't JSON stays in its place: the queue names the path when it refuses it.
     """
-    if depth > DEPTH_MAX:
+    if type(value) in PLAIN or depth > DEPTH_MAX:
         return value
     match value:
         case str():
@@ -333,12 +336,12 @@ def json_value(value: Any, depth: int = 0) -> Any:
                 return value.decode()
             except UnicodeDecodeError:
                 return value
-        case Mapping():
+        case dict() | Mapping():
             return {
                 json_value(key) if isinstance(key, bytes) else key: json_value(item, depth + 1)
                 for key, item in value.items()
             }
-        case Sequence():
+        case list() | tuple() | Sequence():
             return [json_value(item, depth + 1) for item in value]
         case _:
             return value

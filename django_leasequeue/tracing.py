@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
@@ -45,10 +45,27 @@ class Tracing(Around):
     def enqueue(self, store: Store, queue: str, tasks: Sequence[Admitted]) -> list[EnqueuedTask]:
         """Enqueue under a span, whose context the tasks carry with them."""
         with self.span("send", queue, SpanKind.PRODUCER, type="send") as span:
-            stored = super().enqueue(store, queue, list(carrying(tasks)))
+            rest = context_text()
+            carrying = [
+                replace(task, payload=with_context(task.payload, rest)) if task.path else task
+                for task in tasks
+            ]
+            stored = super().enqueue(store, queue, carrying)
             if span.is_recording():
                 span.set_attributes(facts_of(tasks, stored))
         return stored
+
+    def enqueue_alike(
+        self, store: Store, queue: str, like: Admitted, payloads: Iterable[str]
+    ) -> Iterator[EnqueuedTask]:
+        """As ``enqueue``; the span is over when all are stored."""
+        with self.span("send", queue, SpanKind.PRODUCER, type="send") as span:
+            rest = context_text() if like.path else ""
+            carrying = (with_context(payload, rest) for payload in payloads)
+            stored = list(super().enqueue_alike(store, queue, like, carrying))
+            if span.is_recording():
+                span.set_attributes(facts_of([like], stored))
+        yield from stored
 
     def redrive(self, store: Store, queue: str, ids: Sequence[str], **how: Any) -> RedriveBatch:
         """Redrive under a span; the attempts that follow stay in their tasks' own traces."""
@@ -172,14 +189,16 @@ def facts_of_attempt(lease: Lease) -> dict[str, Any]:
     }
 
 
-def carrying(admitted: Sequence[Admitted]) -> Iterator[Admitted]:
-    """The tasks with the current context; those that a site polls for itself carry none."""
+def context_text() -> str:
+    """The current context, as the end of a payload; empty where there is none."""
     carrier: dict[str, str] = {}
     propagate.inject(carrier)
-    rest = f',"trace":{json_text(carrier)}}}'
-    for task in admitted:
-        ours = carrier and task.path and task.payload.startswith(CALL)
-        yield replace(task, payload=task.payload[:-1] + rest) if ours else task
+    return f',"trace":{json_text(carrier)}}}' if carrier else ""
+
+
+def with_context(payload: str, rest: str) -> str:
+    """*payload*, where it is that of a task of django.tasks, with what ``context_text`` says."""
+    return payload[:-1] + rest if rest and payload.startswith(CALL) else payload
 
 
 def carried(lease: Lease) -> context.Context:

@@ -297,9 +297,12 @@ def blanked(transition: Transition) -> Transition:
     )
 
 
+JSON: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
 def json_text(value: Any) -> str:
     """JSON as the tables hold it: the same characters on every database."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return JSON.encode(value)
 
 
 def as_of(task: TaskRecord, now: datetime) -> TaskRecord:

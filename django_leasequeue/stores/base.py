@@ -13,8 +13,8 @@ Moves on leases never raise for a lost lease: they answer which tokens they acce
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Final, Protocol, TypeVar, Unpack
@@ -24,6 +24,7 @@ from django.db import OperationalError, connections, transaction
 from django.dispatch import Signal
 
 from .. import signals
+from ..admission import new_life
 from ..errors import LostReason
 from ..lease import Lease
 from ..records import Admitted, All, Depth, EnqueuedTask, Paused, RedriveBatch, Slots
@@ -101,6 +102,11 @@ SIGNALS: Final[dict[Kind, Signal]] = {
 }
 
 
+def born_like(like: Admitted, payload: str) -> Admitted:
+    life = new_life()
+    return replace(like, life=life, id=str(life), payload=payload)
+
+
 class Store(ABC):
     """The tasks of one database."""
 
@@ -119,6 +125,19 @@ class Store(ABC):
         A duplicate of a task whose transaction is still open waits for it and looks again.
         Joins the caller's transaction; a duplicate never aborts it.
         """
+
+    def enqueue_alike(
+        self, queue: str, like: Admitted, payloads: Iterable[str]
+    ) -> Iterator[EnqueuedTask]:
+        """Store a task for each of *payloads*, all or none, and answer one each, in order.
+
+        They are stored while the answers are read, up to the last one; where that isn't reached,
+        as where *payloads* raises, nothing is.
+
+        Args:
+            like: what they have in common; without key, and without an id but that of its life.
+        """
+        yield from self.enqueue(queue, [born_like(like, payload) for payload in payloads])
 
     @abstractmethod
     def claim(self, queue: str, *, worker: str, limit: int) -> list[Lease]:

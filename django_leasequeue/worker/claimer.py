@@ -117,6 +117,7 @@ class Claimer:
             if not self.claim() and not self.stopping.is_set():
                 session.tidy()
                 self.sleeper.sleep(min(due, self.poll_interval, self.deliveries.patience()))
+                self.claim()  # before anything else: whoever enqueued waits for it
         return True
 
     def claim(self) -> int:

@@ -7,6 +7,7 @@ import enum
 import math
 import uuid
 from collections import UserList
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Any
@@ -81,6 +82,56 @@ def test_of_many_calls_one_that_can_not_be_stored_is_named_and_none_is(
         tasks.send.enqueue_many([["ada"], call])
 
     assert backend.queue("mail").depth().visible == 0
+
+
+LATE = 2500  # of which the first two thousand have been sent to the database
+
+
+def test_of_very_many_each_has_its_own_place(backend: LeaseQueueBackend) -> None:
+    results = tasks.send.enqueue_many([str(number)] for number in range(LATE))
+
+    leases = backend.queue("mail").claim(worker="w1", limit=LATE)
+    assert [lease.payload["args"] for lease in leases] == [[str(n)] for n in range(LATE)]
+    assert [result.id for result in results] == [str(lease.life) for lease in leases]
+    assert {result.enqueued_at for result in results} == {lease.enqueued_at for lease in leases}
+
+
+def test_of_very_many_a_late_one_that_can_not_be_stored_undoes_all(
+    backend: LeaseQueueBackend,
+) -> None:
+    """They are under way while the rest is looked at; what the caller did before stays."""
+    using = backend.lease_options.using
+    calls = [["ada"] for _ in range(LATE)]
+    calls[-1] = [math.nan]  # type: ignore[list-item]
+    with transaction.atomic(using=using):
+        tasks.send.enqueue("before")
+        with pytest.raises(InvalidTaskError, match=f"item {LATE - 1}"):
+            tasks.send.enqueue_many(calls)
+        tasks.send.enqueue("after")
+
+    leases = backend.queue("mail").claim(worker="w1", limit=10)
+    assert [lease.payload["args"] for lease in leases] == [["before"], ["after"]]
+
+
+def test_many_can_wait_for_their_time(backend: LeaseQueueBackend, clock: FakeClock) -> None:
+    late = tasks.send.using(run_after=timedelta(minutes=1))
+    results = late.enqueue_many([["ada"], ["bob"]])
+
+    assert [result.task.run_after for result in results] == [START + timedelta(minutes=1)] * 2
+    assert backend.queue("mail").claim(worker="w1", limit=2) == []
+    clock.advance(60)
+    assert len(backend.queue("mail").claim(worker="w1", limit=2)) == 2
+
+
+def test_calls_that_ask_the_database_are_read_before_anything_is_sent(
+    backend: LeaseQueueBackend,
+) -> None:
+    def calls() -> Iterator[list[str]]:
+        for number in range(LATE):
+            backend.queue("mail").depth() if number % 500 == 0 else None
+            yield [str(number)]
+
+    assert len(tasks.send.enqueue_many(calls())) == LATE
 
 
 async def many_later() -> Any:

@@ -6,7 +6,7 @@ met what came due by time, a redrive that met a task dead by the clock alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final, Unpack
@@ -26,7 +26,7 @@ from ..base import BATCH, Clock, Failure, Finish, Old, Pruned, Store
 from . import columns, rows
 from .heads import Head
 from .rows import Claimed, Row
-from .statements import run, run_plain
+from .statements import run, run_ahead, run_plain
 
 KEY_REPEATS: Final = 5  # of a redrive whose key is taken under its hands
 NO_HOLDER: Final = {"key": None, "held_by": None}  # that could be named
@@ -96,6 +96,16 @@ class PostgresStore(Store):
             for task in tasks
             if (row := stored.get(task.life))
         }
+
+    def enqueue_alike(
+        self, queue: str, like: Admitted, payloads: Iterable[str]
+    ) -> Iterator[EnqueuedTask]:
+        shared = self.at_present({"queue": queue, **columns.of_kind(like)})
+        batches = (shared | batch for batch in columns.batches(payloads))
+        with transaction.atomic(using=self.using):
+            for batch, [answer] in run_ahead(self.using, "enqueue_alike", batches):
+                lives, ids = batch["lives"], batch["ids"]
+                yield from rows.enqueued_alike(answer, lives=lives, ids=ids, tenant=like.tenant)
 
     def find_holders(self, queue: str, tasks: Sequence[Admitted]) -> dict[UUID, EnqueuedTask]:
         """Log the duplicates among *tasks*; who holds their id or key, by the given lives.

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
+from ...admission import new_life
 from ...failure import fingerprint
 from ...records import Admitted
 from ...transitions import enqueued_data
@@ -40,16 +41,37 @@ def chunks(tasks: Sequence[Admitted]) -> Iterator[list[Admitted]]:
         yield chunk
 
 
+def batches(payloads: Iterable[str]) -> Iterator[dict[str, Any]]:
+    """*payloads* in order, with a new life each, cut so that no batch grows too large."""
+    texts: list[str] = []
+    characters = 0
+    for text in payloads:
+        if len(texts) == ROWS_MAX or (texts and characters + len(text) > CHARACTERS_MAX):
+            yield with_lives(texts)
+            texts, characters = [], 0
+        texts.append(text)
+        characters += len(text)
+    if texts:
+        yield with_lives(texts)
+
+
+def with_lives(texts: list[str]) -> dict[str, Any]:
+    lives = [new_life() for _ in texts]
+    return {"lives": lives, "ids": [str(life) for life in lives], "payloads": texts}
+
+
 def of_task(task: Admitted) -> dict[str, Any]:
+    own = {"life": task.life, "id": task.id, "payload": task.payload, "key": task.dedupe_key}
+    return own | of_kind(task)
+
+
+def of_kind(task: Admitted) -> dict[str, Any]:
+    """What *task* has in common with others."""
     wait = task.run_after
     return {
-        "life": task.life,
-        "id": task.id,
         "tenant": task.tenant,
         "path": task.path,
         "priority": task.priority,
-        "payload": task.payload,
-        "key": task.dedupe_key,
         "run_at": wait if isinstance(wait, datetime) else None,
         "delay_us": wait // MICROSECOND if isinstance(wait, timedelta) else None,
         "max_attempts": task.max_attempts,

@@ -88,6 +88,23 @@ def enqueued(
     )
 
 
+def enqueued_alike(
+    answer: tuple[Any, ...], *, lives: Iterable[UUID], ids: Iterable[str], tenant: str
+) -> Iterator[EnqueuedTask]:
+    """What one *answer* tells of all tasks of *lives*, columns in the order of its statement."""
+    state, enqueued_at, visible_at = State(answer[0]), utc(answer[1]), utc(answer[2])
+    for life, id in zip(lives, ids, strict=True):
+        yield EnqueuedTask(
+            life=life,
+            id=id,
+            tenant=tenant,
+            state=state,
+            enqueued_at=enqueued_at,
+            visible_at=visible_at,
+            duplicate=False,
+        )
+
+
 def record(row: Row) -> TaskRecord:
     facts = {name: row[name] for name in TASK}
     for name in ("enqueued_at", "visible_at", "leased_at"):

@@ -8,7 +8,8 @@ server's own format; whoever watches Django's connection sees each statement all
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
@@ -77,7 +78,44 @@ def run_plain(using: str, name: str, parameters: Mapping[str, Any]) -> list[tupl
         return rows
 
 
-def cursor_for(connection: Any, wanted: Statement) -> Any:
+def run_ahead(
+    using: str, name: str, batches: Iterable[dict[str, Any]]
+) -> Iterator[tuple[dict[str, Any], list[tuple[Any, ...]]]]:
+    """Run sql/*name*.sql in the caller's transaction, once for each of *batches*.
+
+    The server works on one while the next one is made. To make it is not to ask the database.
+
+    Returns:
+        Each batch, with the rows that it answers.
+    """
+    connection: Any = connections[using]
+    connection.ensure_connection()
+    connection.validate_no_broken_transaction()
+    wanted = statement(name)
+    sent: tuple[dict[str, Any], Any] | None = None
+    try:
+        for parameters in batches:
+            given = {name: value_text(parameters[name]) for name in wanted.parameters}
+            answered = sent and (sent[0], received(sent[1]))
+            cursor = connection._prepare_cursor(cursor_for(connection, wanted, ahead=True))
+            sent = parameters, cursor
+            cursor.execute(wanted.text, given)
+            if answered:
+                yield answered
+        if sent:
+            yield sent[0], received(sent[1])
+    finally:
+        if sent:
+            sent[1].close()
+
+
+def received(cursor: Any) -> list[tuple[Any, ...]]:
+    with cursor:
+        rows: list[tuple[Any, ...]] = cursor.fetchall()
+        return rows
+
+
+def cursor_for(connection: Any, wanted: Statement, *, ahead: bool = False) -> Any:
     """What runs *wanted*: our own, where neither a BEGIN nor Django's log needs the driver's."""
     raw = connection.connection
     begun = raw.autocommit or raw.pgconn.transaction_status == psycopg.pq.TransactionStatus.INTRANS
@@ -85,7 +123,7 @@ def cursor_for(connection: Any, wanted: Statement) -> Any:
     site_prepares = raw.prepare_threshold is not None  # and would throw away what others prepared
     if piped or site_prepares or connection.queries_logged or not begun:
         return psycopg.Cursor(raw)
-    return Cursor(connection, wanted)
+    return AheadCursor(connection, wanted) if ahead else Cursor(connection, wanted)
 
 
 @dataclass(slots=True)
@@ -111,8 +149,7 @@ class Cursor:
         self.pgresult: Any = None
 
     def execute(self, text: str, given: Mapping[str, str | None]) -> None:
-        values = [given[name] for name in self.wanted.parameters]
-        encoded = [None if value is None else value.encode() for value in values]
+        encoded = self.encoded(given)
         kept = kept_of(self.raw)
         prepared = self.is_to_be_prepared(kept)
         with self.raw.lock:
@@ -127,6 +164,10 @@ class Cursor:
                     raise
                 self.run_once(encoded)
 
+    def encoded(self, given: Mapping[str, str | None]) -> list[bytes | None]:
+        values = [given[name] for name in self.wanted.parameters]
+        return [None if value is None else value.encode() for value in values]
+
     def is_to_be_prepared(self, kept: Kept) -> bool:
         uses = kept.uses[self.wanted.name] = kept.uses.get(self.wanted.name, 0) + 1
         if uses >= PREPARED_FROM and kept.lasts is None:
@@ -134,8 +175,11 @@ class Cursor:
         return uses >= PREPARED_FROM and bool(kept.lasts)
 
     def run_once(self, values: list[bytes | None]) -> None:
-        self.raw.pgconn.send_query_params(self.wanted.numbered, values, result_format=BINARY)
+        self.send_once(values)
         self.pgresult = self.answer()
+
+    def send_once(self, values: list[bytes | None]) -> None:
+        self.raw.pgconn.send_query_params(self.wanted.numbered, values, result_format=BINARY)
 
     def run_prepared(self, kept: Kept, values: list[bytes | None]) -> None:
         name = f"leasequeue_{self.wanted.name}".encode()
@@ -151,7 +195,10 @@ class Cursor:
         self.pgresult = self.answer()
 
     def answer(self) -> Any:
-        [result] = self.raw.wait(generators.execute(self.raw.pgconn))
+        return self.result_of(generators.execute)
+
+    def result_of(self, fetch: Callable[[Any], Any]) -> Any:
+        [result] = self.raw.wait(fetch(self.raw.pgconn))
         if result.status == psycopg.pq.ExecStatus.FATAL_ERROR:
             raise error_from_result(result, encoding=self.raw.info.encoding)
         return result
@@ -163,6 +210,30 @@ class Cursor:
 
     def close(self) -> None:
         """Nothing is held open."""
+
+
+class AheadCursor(Cursor):
+    """One that sends its statement, and waits for the answer when that is asked for."""
+
+    under_way = False
+
+    def execute(self, text: str, given: Mapping[str, str | None]) -> None:
+        with self.raw.lock:
+            self.send_once(self.encoded(given))
+            self.under_way = True
+            self.raw.wait(generators.send(self.raw.pgconn))
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        with self.raw.lock:
+            self.under_way = False
+            self.pgresult = self.result_of(generators.fetch_many)
+        return super().fetchall()
+
+    def close(self) -> None:
+        """Leave nothing under way to who uses the connection next."""
+        if self.under_way:
+            with suppress(psycopg.Error):
+                self.fetchall()
 
 
 def kept_of(raw: Any) -> Kept:

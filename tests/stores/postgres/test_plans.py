@@ -23,27 +23,26 @@ TEXTS = [str(n) for n in range(100)]
 ALL_TEXTS = {"path": TEXTS, "payload": TEXTS, "data": TEXTS, "tenant": TEXTS}
 CLAIM = {"queue": "q", "worker": "w", "limit": 100, "gate": True}
 
+ONE_TASK: dict[str, Any] = {
+    "queue": "q",
+    "tenant": "t1",
+    "path": "",
+    "priority": 0,
+    "run_at": None,
+    "delay_us": None,
+    "max_attempts": 5,
+    "visibility_us": 30_000_000,
+    "max_lease_us": 3_600_000_000,
+    "data": "{}",
+}
+
 # What each statement is given, and the indexes of the two big tables that it may use.
 HOT: dict[str, tuple[dict[str, Any], set[str]]] = {
     "enqueue_one": (
-        {
-            "queue": "q",
-            "life": LIVES[0],
-            "id": "new",
-            "tenant": "t1",
-            "path": "",
-            "priority": 0,
-            "payload": "null",
-            "key": None,
-            "run_at": None,
-            "delay_us": None,
-            "max_attempts": 5,
-            "visibility_us": 30_000_000,
-            "max_lease_us": 3_600_000_000,
-            "data": "{}",
-        },
+        {**ONE_TASK, "life": LIVES[0], "id": "new", "payload": "null", "key": None},
         set(),
     ),
+    "enqueue_alike": ({**ONE_TASK, "ids": LIVES, "payloads": TEXTS}, set()),
     "enqueue": (
         {
             **ALL_TEXTS,

@@ -1,0 +1,94 @@
+"""Of tasks that are alike one part is made while the server stores the part before it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.db import OperationalError, connection, connections, transaction
+from psycopg.pq import TransactionStatus
+
+from django_leasequeue.models import Task, TaskTransition
+from django_leasequeue.stores.postgres import PostgresStore, columns
+
+from .conftest import a_task
+
+SOME = 3 * columns.ROWS_MAX - 1
+
+
+def status() -> TransactionStatus:
+    return TransactionStatus(connection.connection.pgconn.transaction_status)
+
+
+def payloads(seen: list[TransactionStatus]) -> Iterator[str]:
+    for number in range(SOME):
+        seen.append(status() if connection.connection else TransactionStatus.IDLE)
+        yield str(number)
+
+
+def test_the_server_works_while_the_next_part_is_made(store: PostgresStore) -> None:
+    seen: list[TransactionStatus] = []
+    list(store.enqueue_alike("q", a_task("x"), payloads(seen)))
+
+    assert seen[-1] is TransactionStatus.ACTIVE
+    assert status() is TransactionStatus.IDLE
+
+
+@pytest.mark.parametrize("debug", [True, False])
+def test_they_are_stored_alike_where_each_statement_is_logged(
+    store: PostgresStore, settings: Any, *, debug: bool
+) -> None:
+    settings.DEBUG = debug
+    stored = list(store.enqueue_alike("q", a_task("x", tenant="t"), payloads([])))
+
+    tasks = Task.objects.order_by("seq")
+    assert [(task.life, task.task_id, task.tenant) for task in tasks] == [
+        (task.life, task.id, task.tenant) for task in stored
+    ]
+    assert [task.payload for task in tasks] == [str(number) for number in range(SOME)]
+    assert TaskTransition.objects.filter(kind="enqueued").count() == SOME
+
+
+def test_large_payloads_are_cut_into_parts_that_the_server_can_take(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(columns, "CHARACTERS_MAX", 10)
+    texts = ["1234567", "1234", "1", "12345678901234"]
+    parts = [batch["payloads"] for batch in columns.batches(texts)]
+    assert parts == [["1234567"], ["1234", "1"], ["12345678901234"]]
+
+
+def test_where_the_reader_stops_nothing_is_stored(store: PostgresStore) -> None:
+    stored = store.enqueue_alike("q", a_task("x"), payloads([]))
+    next(stored)
+    stored.close()  # type: ignore[attr-defined]
+
+    assert status() is TransactionStatus.IDLE
+    assert not Task.objects.exists()
+
+
+def test_a_session_that_dies_under_way_stores_nothing(store: PostgresStore) -> None:
+    def texts() -> Iterator[str]:
+        for number, text in enumerate(payloads([])):
+            if number == columns.ROWS_MAX + 1:
+                kill()
+            yield text
+
+    with pytest.raises(OperationalError):
+        list(store.enqueue_alike("q", a_task("x"), texts()))
+    connection.close()
+    assert not Task.objects.exists()
+
+
+def kill() -> None:
+    pid = connection.connection.info.backend_pid
+    other = connections["default"].copy()
+    with other.cursor() as cursor:
+        cursor.execute("SELECT pg_terminate_backend(%s, 5000)", [pid])
+    other.close()
+
+
+def test_none_at_all_is_no_statement(store: PostgresStore, django_assert_num_queries: Any) -> None:
+    with transaction.atomic(), django_assert_num_queries(2):  # the savepoint
+        assert list(store.enqueue_alike("q", a_task("x"), [])) == []

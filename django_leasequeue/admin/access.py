@@ -15,6 +15,7 @@ from django.db.models.functions import Cast
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import reverse
+from django.utils.text import capfirst
 
 from ..conf import backends, parse
 from ..models import Task, dead_at, died_at
@@ -87,7 +88,8 @@ class ReadOnlyTaskAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         chosen = request.POST.getlist(ACTION_CHECKBOX_NAME)
         if chosen != positions(chosen) or any("\x00" in value for value in request.GET.values()):
             raise BadRequest
-        return super().changelist_view(request, extra_context)
+        title = {"title": capfirst(self.opts.verbose_name_plural)}
+        return super().changelist_view(request, title | (extra_context or {}))
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False

@@ -62,7 +62,7 @@ class BoundedChangeList(ChangeList):
         # By number alone: whatever else was asked is answered, and would only mislead the planner.
         rows = self.root_queryset.in_bulk(numbers)
         self.result_list = [rows[number] for number in numbers if number in rows]
-        if self.paginator.is_cut:
+        if self.paginator.is_cut or not (self.query or self.has_active_filters):
             self.full_result_count = self.result_count  # no word of "results" beside the search
 
     def notes(self) -> Iterator[str]:

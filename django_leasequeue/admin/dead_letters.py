@@ -12,7 +12,7 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, path
-from django.utils.translation import gettext, gettext_lazy as _
+from django.utils.translation import gettext, gettext_lazy as _, ngettext
 
 from ..models import DeadLetter
 from ..story import VANISHED
@@ -30,7 +30,7 @@ from .groups import GROUPS_MAX, groups_of
 from .task_pages import TaskPagesAdmin
 from .timeline import OUTCOMES, Story
 from .verbs import CANCEL, REDRIVE, SelectionForm
-from .wording import shortened, to_the_second
+from .wording import shortened, to_the_second, two_lines
 
 
 class LettersForm(SelectionForm):
@@ -40,7 +40,7 @@ class LettersForm(SelectionForm):
 class DeadLetterAdmin(TaskPagesAdmin):
     """The tasks that stopped. To limit who sees what, subclass it and override ``tenants_for``."""
 
-    list_display = ("function", "place", "attempts", "error", "since")
+    list_display = ("function", "place", "error", "since")
     list_filter = (
         QueueFilter,
         PathFilter,
@@ -77,7 +77,14 @@ class DeadLetterAdmin(TaskPagesAdmin):
 
     @admin.display(description=_("dead since"), ordering="visible_at")
     def since(self, letter: DeadLetter) -> str:
-        return to_the_second(letter.visible_at)
+        """When it died, and below that of which attempt."""
+        counts = {"attempt": letter.attempt, "max": letter.max_attempts}
+        told = ngettext(
+            "after %(attempt)d of %(max)d attempt",
+            "after %(attempt)d of %(max)d attempts",
+            letter.max_attempts,
+        )
+        return two_lines(to_the_second(letter.visible_at), told % counts)
 
     def get_urls(self) -> list[URLPattern]:
         name = f"{self.opts.app_label}_{self.opts.model_name}_groups"

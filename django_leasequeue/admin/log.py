@@ -32,7 +32,7 @@ FAILURES: Final = (Kind.RETRIED, Kind.DEAD, Kind.DROPPED)
 class TransitionAdmin(ReadOnlyTaskAdmin):
     """Everything that happened to tasks, the newest first."""
 
-    list_display = ("id", "when", "kind", "task", "delivery", "error")
+    list_display = ("when", "move", "task", "delivery")
     list_filter = (KindFilter, QueueFilter)
     date_hierarchy = "at"
     search_fields = ("life", "task_id", "worker")
@@ -79,7 +79,14 @@ class TransitionAdmin(ReadOnlyTaskAdmin):
 
     @admin.display(description=_("at"))
     def when(self, row: TaskTransition) -> str:
-        return to_the_second(row.at)
+        return two_lines(to_the_second(row.at), gettext("position %d") % row.pk)
+
+    @admin.display(description=_("kind"))
+    def move(self, row: TaskTransition) -> str:
+        """The kind, below it why, where it was a failure."""
+        failure = json.loads(row.failure or "{}")  # type: ignore[attr-defined]
+        why: str = failure.get("error", {}).get("summary", "")
+        return two_lines(row.kind, shortened(why, 120))
 
     @admin.display(description=_("task"))
     def task(self, row: TaskTransition) -> str:
@@ -92,11 +99,6 @@ class TransitionAdmin(ReadOnlyTaskAdmin):
         if not row.token:
             return ""
         return two_lines(row.attempt, gettext("token %d") % row.token, row.worker)
-
-    @admin.display(description=_("error"))
-    def error(self, row: TaskTransition) -> str:
-        failure = json.loads(row.failure or "{}")  # type: ignore[attr-defined]
-        return shortened(failure.get("error", {}).get("summary", ""), 120)
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final
 from urllib.parse import urlencode
 
 from django import forms
-from django.contrib import messages
+from django.contrib import admin, messages
 from django.core.exceptions import BadRequest, PermissionDenied
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
@@ -32,6 +32,7 @@ from ..stores.pauses import GATE
 from ..validation import CHARACTERS_MAX
 from .access import ReadOnlyTaskAdmin
 from .verbs import reason_field, who
+from .wording import to_the_second, two_lines
 
 WIDTH: Final = 180
 HEIGHT: Final = 28
@@ -300,10 +301,21 @@ def staff(worker: WorkerFacts, seen: Overview) -> dict[str, Any]:
 class PauseAdmin(ReadOnlyTaskAdmin):
     """The record: which queue was paused by whom, when and why."""
 
-    list_display = ("queue", "paused_at", "paused_by", "reason", "resumed_at", "resumed_by")
+    list_display = ("queue", "paused", "resumed")
     list_filter: ClassVar = ("queue",)
     ordering = ("-id",)
     list_display_links = None
+
+    @admin.display(description=_("paused at"))
+    def paused(self, pause: Pause) -> str:
+        return two_lines(to_the_second(pause.paused_at), pause.paused_by, pause.reason)
+
+    @admin.display(description=_("resumed at"))
+    def resumed(self, pause: Pause) -> str:
+        if pause.resumed_at is None:
+            return ""
+        at = to_the_second(pause.resumed_at)
+        return two_lines(at, pause.resumed_by, pause.resume_reason)
 
     def allowed(self, request: HttpRequest, rows: QuerySet[Any]) -> QuerySet[Any]:
         """A pause is of all tenants, and its reason may name any: so all of them, or none."""

@@ -125,12 +125,9 @@ class TaskPagesAdmin(ReadOnlyTaskAdmin):
 
     @admin.display(description=_("queue"), ordering="queue")
     def place(self, task: Task) -> str:
-        """The queue, the tenant below it."""
-        return two_lines(task.queue, task.tenant)
-
-    @admin.display(description=_("attempts"), ordering="attempt")
-    def attempts(self, task: Task) -> str:
-        return f"{task.attempt} / {task.max_attempts}"
+        """The queue, below it the tenant and the priority, where it isn't everybody's."""
+        priority = task.priority and gettext("priority %d") % task.priority
+        return two_lines(task.queue, task.tenant, priority)
 
     def get_urls(self) -> list[URLPattern]:
         return [*map(self.path_of, self.verbs), *super().get_urls()]

@@ -31,7 +31,7 @@ class TasksForm(SelectionForm):
 class TaskAdmin(TaskPagesAdmin):
     """Ready, scheduled and leased tasks, as the clock has them; the dead have their own pages."""
 
-    list_display = ("function", "place", "priority", "standing", "attempts")
+    list_display = ("function", "place", "standing", "attempts")
     list_filter = (StateFilter, QueueFilter, PathFilter, TenantFilter)
     search_fields = ("task_id", "path", "tenant", "worker")
     ordering = ("-seq",)
@@ -59,3 +59,7 @@ class TaskAdmin(TaskPagesAdmin):
         state: State = task.standing  # type: ignore[attr-defined]
         worker = task.worker if state == State.LEASED else ""
         return two_lines(STATES[state], WHEN[state] % to_the_second(task.visible_at), worker)
+
+    @admin.display(description=_("attempts"), ordering="attempt")
+    def attempts(self, task: Task) -> str:
+        return f"{task.attempt} / {task.max_attempts}"

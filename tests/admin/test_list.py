@@ -19,7 +19,14 @@ def test_a_row_says_what_died_and_why(desk: Desk, emails: Queue) -> None:
     page = desk.page().content.decode()
 
     at = "2026-01-01 00:00:00"
-    for told in ("emails", "shop.tasks.mail", "acme", "1 / 2", "ValueError: no mx", at):
+    for told in (
+        "emails",
+        "shop.tasks.mail",
+        "acme",
+        "after 1 of 2 attempts",
+        "ValueError: no mx",
+        at,
+    ):
         assert told in page
 
 
@@ -93,6 +100,16 @@ def test_a_result_id_finds_its_letter(desk: Desk, emails: Queue) -> None:
     life = desk.rows()[0].life
 
     assert [row.life for row in desk.rows(q=str(life))] == [life]
+
+
+def test_what_isn_t_narrowed_offers_no_way_back(desk: Desk, emails: Queue) -> None:
+    a_dead_letter(emails, "a")
+
+    whole, narrowed = desk.page(), desk.page(in_queue="emails")
+
+    assert "Show all" not in whole.content.decode()
+    assert "Show all" in narrowed.content.decode()
+    assert whole.context["title"] == "Dead letters"
 
 
 def test_many_letters_cost_no_more_queries_than_few(desk: Desk, emails: Queue) -> None:

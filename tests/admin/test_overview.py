@@ -126,7 +126,7 @@ def test_resuming_likewise(desk: Desk, emails: Queue) -> None:
     emails.enqueue({})
     emails.pause()
 
-    done = switch(desk, "resume", confirmed="yes")
+    done = switch(desk, "resume", confirmed="yes", reason="deploy rolled back")
     again = switch(desk, "resume", confirmed="yes")
 
     assert desk.told(done)[0] == "emails is resumed."
@@ -134,6 +134,7 @@ def test_resuming_likewise(desk: Desk, emails: Queue) -> None:
     assert emails.claim(worker="w")
     record = desk.at("pause").page().content.decode()
     assert f"ada (user {desk.user.pk})" in record
+    assert "deploy rolled back" in record
 
 
 @pytest.mark.parametrize("name", ["", "%00", "x" * 101])

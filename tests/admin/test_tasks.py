@@ -58,6 +58,7 @@ def test_a_row_says_where_the_task_stands_since_when_and_who_has_it(tasks: Desk)
     assert "until 2034-" in page
     assert "due 2034-" in page
     assert "worker-2" in page
+    assert page.count("priority 7") == page.count("priority ") == 1
     assert "worker-1" not in page  # who had it once is history
 
 

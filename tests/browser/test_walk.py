@@ -178,6 +178,31 @@ def test_without_the_right_nothing_can_be_moved(log_in: LogIn) -> None:
     assert answer.status == 403
 
 
+def test_lists_fit_between_the_sidebar_and_the_filters(log_in: LogIn) -> None:
+    """On a screen of 1180 pixels, whose width is named nowhere in the pages."""
+    path = "shop.warehouse.tasks.send_reminder_to_supplier"
+    letters(3, error="no such mailbox: supplier-{n}@warehouse.example", tenant="acme", path=path)
+    queue = Queue("mail")
+    queue.enqueue_many([{"payload": n, "path": path, "id": f"reminder-{n}"} for n in range(3)])
+    queue.claim(worker="mail-worker-7.warehouse.example.internal")
+    page = log_in("ada", "redrive_task", "cancel_task", locale="de")
+
+    for url in (
+        DEAD,
+        f"{DEAD}groups/",
+        "/admin/leasequeue/task/",
+        "/admin/leasequeue/tasktransition/",
+    ):
+        page.goto(url)
+        [wide, room] = page.eval_on_selector("#result_list", WIDTHS)
+        assert page.is_visible("#nav-sidebar")
+        assert page.is_visible("#changelist-filter")
+        assert wide <= room, url
+
+
+WIDTHS = "table => [table.scrollWidth, table.closest('.results').clientWidth]"
+
+
 def test_markup_is_text_in_both_themes(log_in: LogIn, look: Look) -> None:
     """G52: nothing of it runs."""
     markup = "<script>document.title = 'run'</script><img src=x onerror=\"document.title='run'\">"

@@ -2,7 +2,7 @@
 
 RUN = python3 -m example_project
 
-.PHONY: help demo reset smoke test chaos soak bench micro acceptance nightly million mutants mutmut screenshots messages scale lint types format matrix constraints ci
+.PHONY: help demo reset smoke test chaos soak bench micro acceptance nightly million mutants sweep mutmut screenshots messages scale lint types format matrix constraints ci
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-12s %s\n", $$1, $$2}' Makefile
@@ -50,6 +50,9 @@ scale:  ## Fill DATABASE_URL, an empty PostgreSQL, with a large queue; measure t
 	python manage.py scale seed && python manage.py scale measure
 mutants:  ## Plant the known faults, one by one, and see them caught; ARGS=heartbeat for some
 	$(RUN) tox run -e mutants -- $(ARGS)
+
+sweep:  ## Small changes to any part, and which no test notices; ARGS="--sample 20 stores/ worker/"
+	$(RUN) tox run -e sweep -- $(ARGS)
 
 mutmut:  ## Each small change to the pure rules, and which of them no test notices
 	$(RUN) tox run -e mutmut

@@ -11,19 +11,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from example_project import devdb
-
+from .copies import PACKAGE, a_server, copy_to
 from .planted import PLANTED, Fault
 
-ROOT: Final = Path(__file__).resolve().parent.parent.parent
-PACKAGE: Final = "django_leasequeue"
-COPIED: Final = (PACKAGE, "example_project", "tests", "pyproject.toml", "manage.py")
 AT_ONCE: Final = 3
 PYTEST: Final = (sys.executable, "-m", "pytest", "-q", "--no-header", "-p", "no:randomly")
 ALL_PASSED, SOME_FAILED = 0, 1  # pytest's exit statuses
@@ -44,19 +39,6 @@ def main(words: Sequence[str]) -> int:
     return 0 if caught == len(faults) else 1
 
 
-@contextmanager
-def a_server() -> Iterator[str]:
-    """DATABASE_URL, else a PostgreSQL of our own."""
-    if url := os.environ.get("DATABASE_URL"):
-        yield url
-        return
-    cluster = devdb.start(ROOT, keep=False)
-    try:
-        yield cluster.url
-    finally:
-        cluster.close()
-
-
 class Place:
     """A copy of the project in *folder*, with test databases that no other copy uses."""
 
@@ -64,20 +46,13 @@ class Place:
         self.folder = folder
         self.url = f"{url.rpartition('/')[0]}/mutant_{folder.name}_{os.getpid()}"
 
-    def copy(self) -> None:
-        self.folder.mkdir()
-        for name in COPIED:
-            source = ROOT / name
-            copy = shutil.copytree if source.is_dir() else shutil.copy
-            copy(source, self.folder / name)
-
     def plant(self, fault: Fault) -> None:
         file = self.folder / PACKAGE / fault.file
         file.write_text(file.read_text().replace(fault.old, fault.new))
 
     def run(self, tests: Sequence[str], fault: Fault | None = None) -> tuple[int, str]:
         """Pytest's exit status, and what it said."""
-        self.copy()
+        copy_to(self.folder)
         if fault:
             self.plant(fault)
         ours = {"DATABASE_URL": self.url, "MARIADB_URL": ""}

@@ -8,32 +8,21 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from django.conf import settings
 from django.contrib.auth.models import User
-from django.test import Client, override_settings
-from django.urls import path
-from unfold.sites import UnfoldAdminSite
+from django.test import Client
 
 from django_leasequeue import Queue
-from django_leasequeue.admin import PAGES
-from django_leasequeue.admin.unfold import UnfoldMixin
 from django_leasequeue.models import Batch
+from tests.unfolded import unfold
 
 # Of Unfold's own code.
 pytestmark = pytest.mark.filterwarnings("ignore:Overriding get_action_choices")
-
-site = UnfoldAdminSite()
-for model, page in PAGES.items():
-    site.register(model, type(page.__name__, (page, UnfoldMixin), {}))
-urlpatterns = [path("admin/", site.urls)]
 
 
 @pytest.fixture
 def unfolded(db: None) -> Iterator[Client]:
     """A superuser's browser at that site."""
-    apps = ["unfold.apps.BasicAppConfig", *settings.INSTALLED_APPS]  # leaves the tests' own site
-    templates = settings.TEMPLATES  # named again, so that they are looked for anew
-    with override_settings(INSTALLED_APPS=apps, TEMPLATES=templates, ROOT_URLCONF=__name__):
+    with unfold():
         client = Client()
         client.force_login(User.objects.create_superuser("ada"))
         yield client

@@ -1,7 +1,7 @@
 """A headless Chromium at the example's admin.
 
 It is the one on the PATH, or CHROMIUM names it, or Playwright's own. SCREENSHOTS names a folder for
-what the pages look like; `python3 -m example_project screenshots` writes those of the docs.
+the pictures; `python3 -m example_project screenshots` renews those of the docs by it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.example.conftest import mail_folder
 
 __all__ = ["mail_folder"]
 
-Look = Callable[[str], None]
+Look = Callable[[Any, str], None]
 LogIn = Callable[..., Any]
 ALLOWED = [
     "view_deadletter", "view_task", "view_tasktransition", "view_payload", "view_order",
@@ -71,8 +71,8 @@ def log_in(browser: Any, live_server: Any) -> Iterator[LogIn]:
 
 
 @pytest.fixture
-def look() -> Callable[[Any, str], None]:
-    """Keeps what a page looks like, where a folder for it is named."""
+def look() -> Look:
+    """Takes a picture for the docs, where a folder for it is named."""
 
     def look(page: Any, name: str) -> None:
         if folder := os.environ.get("SCREENSHOTS"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +13,9 @@ from example_project.orders.management.commands.load_sample import customer, pro
 from example_project.orders.models import Customer, Invoice, Order, Product
 from example_project.orders.sample.build import SAMPLE, read
 
-from .conftest import LogIn
+from .conftest import LogIn, Look
 
 pytestmark = pytest.mark.django_db(transaction=True)
-Look = Callable[[Any, str], None]
 DEAD = "/admin/leasequeue/deadletter/"
 
 
@@ -58,12 +56,10 @@ def test_from_the_upload_to_the_mended_order(
     run_tasks()
 
     page.goto(DEAD)
-    look(page, "dead-letters-list")
     [error] = texts(page, "#result_list .field-error")
     assert "row 10, product “222”" in error
     page.click("#result_list tbody th a")
     letter = page.url
-    look(page, "dead-letter")
 
     page.click("dl a:has-text('Order 10251')")
     wrong = page.locator("input[value='222']")
@@ -73,7 +69,6 @@ def test_from_the_upload_to_the_mended_order(
     page.goto(letter)
     page.click("text=Redrive…")
     page.fill("textarea", "Typing error corrected in the order")
-    look(page, "redrive")
     page.click("input.default")
     assert "1 redriven. Ready now" in page.inner_text(".messagelist")
     run_tasks()
@@ -85,7 +80,7 @@ def test_from_the_upload_to_the_mended_order(
     assert Invoice.objects.filter(order=Order.objects.get(number="10251")).exists()
 
 
-def test_why_did_order_17_fail_and_is_it_done_now(log_in: LogIn, look: Look) -> None:
+def test_why_did_order_17_fail_and_is_it_done_now(log_in: LogIn) -> None:
     """By somebody who knows the order's number, and has never seen the project."""
     queue = Queue("bills")
     queue.enqueue({"order": 17}, id="order-17", path="shop.tasks.bill", max_attempts=1)
@@ -111,7 +106,6 @@ def test_why_did_order_17_fail_and_is_it_done_now(log_in: LogIn, look: Look) -> 
     story = page.inner_text("#content")
     for told in ("card terminal 4 is down", "The terminal is back", "ada (user", "w2"):
         assert told in story
-    look(page, "order-17")
 
 
 def test_filters_and_everything_that_matches(log_in: LogIn, look: Look) -> None:
@@ -133,7 +127,6 @@ def test_filters_and_everything_that_matches(log_in: LogIn, look: Look) -> None:
     page.fill("[name=rate]", "10")
     page.click("text=Dry run")
     assert "Would move" in page.inner_text("#content")
-    look(page, "dry-run")
     page.click("input.default")
     assert "150 redriven. One after the other" in page.inner_text(".messagelist")
 
@@ -203,7 +196,7 @@ def test_lists_fit_between_the_sidebar_and_the_filters(log_in: LogIn) -> None:
 WIDTHS = "table => [table.scrollWidth, table.closest('.results').clientWidth]"
 
 
-def test_markup_is_text_in_both_themes(log_in: LogIn, look: Look) -> None:
+def test_markup_is_text_in_both_themes(log_in: LogIn) -> None:
     """G52: nothing of it runs."""
     markup = "<script>document.title = 'run'</script><img src=x onerror=\"document.title='run'\">"
     queue = Queue("mail")
@@ -215,12 +208,10 @@ def test_markup_is_text_in_both_themes(log_in: LogIn, look: Look) -> None:
         page.goto(url)
         assert "<script>" in page.inner_text("#content")
         assert page.title() != "run"
-    look(page, "by-error-dark")
     page.goto(DEAD)
     page.click("#result_list tbody th a")
     assert markup in page.inner_text("#payload + pre").replace("\\", "")
     assert page.title() != "run"
-    look(page, "dead-letter-dark")
     assert dark(page)
 
 

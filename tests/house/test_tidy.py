@@ -42,6 +42,15 @@ def test_a_link_leads_to_something(page: Path) -> None:
     assert [each for each in parts if each[1] not in headings(each[0])] == []
 
 
+def test_every_picture_is_shown_and_can_be_renewed() -> None:
+    shown = {name for page in PAGES for name in re.findall(r"images/([\w.-]+)\)", page.read_text())}
+    walks = "".join(walk.read_text() for walk in ROOT.glob("tests/browser/test_*.py"))
+    taken = {f"{name}.png" for name in re.findall(r'look\(page, "([\w-]+)"\)', walks)}
+
+    assert {path.name for path in ROOT.glob("docs/images/*")} == shown
+    assert {name for name in shown if name.endswith(".png")} == taken
+
+
 def headings(page: Path) -> set[str]:
     """The names by which headings of *page* are linked to."""
     found = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)

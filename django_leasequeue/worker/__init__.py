@@ -28,16 +28,9 @@ time since the claim was sent.
 from __future__ import annotations
 
 import logging
-import os
-import queue
-import secrets
-import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from functools import partial
-from math import inf
+from collections.abc import Sequence
 from typing import Final
 
 from django.db import connections, transaction
@@ -45,44 +38,29 @@ from django.db import connections, transaction
 from django_leasequeue.backend import LeaseQueueBackend
 from django_leasequeue.errors import TaskTimeout
 from django_leasequeue.polling import sleeper_for
-from django_leasequeue.wakeups import unpooled
 
 from .claimer import Claimer
 from .context import CurrentLease, LeaseContext, current_lease
 from .coroutines import Coroutines
+from .crew import Crew, directly
 from .deliveries import Deliveries
 from .finisher import Finisher
 from .heartbeats import Heartbeats
-from .names import HeldName
+from .names import HeldName, new_name
 from .outage import Outage
 from .presence import Presence
-from .readiness import (
-    CannotStartError,
-    refuse_old_servers,
-    refuse_pending_migrations,
-    refuse_used_tokens,
-)
+from .readiness import refuse_unready
 from .runner import Outcome, Runner, beside_a_loop, lapsed
 from .sessions import TaskSession
+from .shutdown import Notes
 from .upkeep import Upkeep
 
 __all__ = ["CurrentLease", "LeaseContext", "TaskTimeout", "Worker", "current_lease"]
 
 GRACE_SECONDS: Final = 25.0  # Kubernetes kills after 30
 CLAIM_PATIENCE_SECONDS: Final = 3.0  # for a claim under way when the worker is to stop
-THREAD_PATIENCE_SECONDS: Final = 1.0
 
 logger = logging.getLogger("django_leasequeue")
-
-
-def new_name() -> str:
-    """A worker's name, unique per start: containers share host names and process numbers."""
-    return f"{socket.gethostname()[:100]}-{os.getpid()}-{secrets.token_hex(4)}"
-
-
-def at_once(work: Callable[[], None]) -> None:
-    """Do *work* as it is."""
-    work()
 
 
 class Worker:
@@ -117,28 +95,23 @@ class Worker:
         poll_interval: float | None = None,
     ) -> None:
         options = backend.lease_options
+        self.using = options.using
+        self.name = name or new_name()
         self.queues = [backend.queue(queue) for queue in queues]
         self.threads = threads
         self.grace = grace
-        self.sleeper = sleeper_for(options.using, queues, None, options)
-        # Notes for the main thread: True to stop, False to look again. Its put() can be
-        # interrupted by a signal handler that puts, where a lock or an event would deadlock.
-        self.notes: queue.SimpleQueue[bool] = queue.SimpleQueue()
-        self.stops = 0
-        self.failed = False
         self.ready = False
-        self.refusal: CannotStartError | None = None
         self.stopping = threading.Event()
-        self.claiming = True
-        self.helpers: list[threading.Thread] = []
-        self.runners: list[threading.Thread] = []
-        self.outage = Outage()
-        self.name = name or new_name()
-        self.held_name = HeldName(name, self.queues[0], self.outage) if name else None
-        emptied = partial(self.notes.put, False)
-        self.deliveries = Deliveries(threads, emptied, coroutines=async_tasks, strict=strict)
-        self.heartbeats = Heartbeats(self.deliveries, self.outage, self.refuse_to_be_stuck)
-        self.finisher = Finisher(backend, self.deliveries, self.outage)
+        self.notes = Notes()
+        self.crew = Crew(self.using, self.notes)
+        self.sleeper = sleeper_for(self.using, queues, None, options)
+        outage = Outage()
+        self.held_name = HeldName(name, self.queues[0], outage) if name else None
+        self.deliveries = Deliveries(
+            threads, self.notes.look, coroutines=async_tasks, strict=strict
+        )
+        self.heartbeats = Heartbeats(self.deliveries, outage, self.refuse_to_be_stuck)
+        self.finisher = Finisher(backend, self.deliveries, outage)
         self.runner = Runner(backend, self.heartbeats, self.stop)
         self.coroutines = (
             Coroutines(self.runner, self.deliveries, self.ended) if async_tasks else None
@@ -149,7 +122,7 @@ class Worker:
             self.deliveries,
             self.heartbeats,
             self.sleeper,
-            self.outage,
+            outage,
             self.get_ready,
             self.runner.is_async,
             max_tasks=max_tasks,
@@ -172,32 +145,39 @@ class Worker:
             TransactionManagementError: inside a transaction, whose tasks no thread of ours sees.
         """
         self.refuse_inside_transaction()
-        self.start("claimer", self.claimer.run)
-        for number in range(self.threads):
-            runner = self.start(f"runner-{number + 1}", self.run_tasks, within=beside_a_loop)
-            self.runners.append(runner)
-        if self.coroutines:
-            self.helpers.append(self.start("loop", self.coroutines.run, within=at_once))
-            self.start("launcher", self.coroutines.launch, within=at_once)
-        self.helpers += [
-            self.start("heartbeats", self.heartbeats.run),
-            self.start("finisher", self.finisher.run),
-        ]
-        self.start("upkeep", self.upkeep.run)
-        self.wait_for(lambda: not self.claiming and not self.deliveries.in_hand(), stops=1)
+        self.start_threads()
+        self.notes.wait_for(lambda: not self.claiming() and not self.deliveries.in_hand(), stops=1)
         clean = self.wind_down()
-        if self.refusal:
-            raise self.refusal
+        if self.crew.refusal:
+            raise self.crew.refusal
         logger.info("stopped worker=%s%s", self.name, "" if clean else " leaving work behind")
-        return 0 if clean and not (self.failed or self.claimer.failed) else 1
+        return 0 if clean and not self.failed else 1
+
+    def start_threads(self) -> None:
+        self.crew.start("claimer", self.claimer.run)
+        for number in range(1, 1 + self.threads):
+            self.crew.start(f"runner-{number}", self.run_tasks, within=beside_a_loop)
+        if self.coroutines:
+            self.crew.start("loop", self.coroutines.run, within=directly)
+            self.crew.start("launcher", self.coroutines.launch, within=directly)
+        self.crew.start("heartbeats", self.heartbeats.run)
+        self.crew.start("finisher", self.finisher.run)
+        self.crew.start("upkeep", self.upkeep.run)
+
+    @property
+    def failed(self) -> bool:
+        return self.crew.failed or self.claimer.failed
 
     def stop(self) -> None:
         """Ask the worker to stop; a second time: at once. From any thread or signal handler."""
-        self.notes.put(True)
+        self.notes.stop()
+
+    def claiming(self) -> bool:
+        return "claimer" in self.crew.at_work
 
     def wind_down(self) -> bool:
         """Stop claiming, let run what runs, record it; whether all of that came to its end."""
-        if self.stops and self.ready:
+        if self.notes.stops and self.ready:
             running = len(self.deliveries.running) + len(self.deliveries.afloat)
             grace = self.grace
             logger.info("stopping worker=%s running=%d grace=%gs", self.name, running, grace)
@@ -205,76 +185,24 @@ class Worker:
         self.deliveries.close()
         self.sleeper.wake()
         end = time.monotonic() + self.grace
-        if not self.wait_for(lambda: not self.claiming, seconds=CLAIM_PATIENCE_SECONDS):
+        if not self.notes.wait_for(lambda: not self.claiming(), seconds=CLAIM_PATIENCE_SECONDS):
             logger.warning("the claim under way doesn't end")
-        self.wait_for(lambda: not self.deliveries.in_hand(), seconds=end - time.monotonic())
+        self.notes.wait_for(lambda: not self.deliveries.in_hand(), seconds=end - time.monotonic())
         for left in (each.lease for each in self.deliveries.in_hand()):
             facts = (left.queue, left.id, left.attempt, left.token)
             logger.warning("unfinished queue=%s id=%s attempt=%d token=%d", *facts)
-        if self.coroutines:
-            self.coroutines.stop()
-        self.heartbeats.stop()
-        self.finisher.stop()
-        if self.held_name:
-            self.held_name.release()
+        for part in (self.coroutines, self.heartbeats, self.finisher, self.held_name):
+            if part:
+                part.stop()
+        self.crew.join("loop", "heartbeats", "finisher", "name")
         if not self.deliveries.in_hand():
-            self.helpers += self.runners  # idle: their loops end, too, before the interpreter does
-        for helper in self.helpers:
-            helper.join(THREAD_PATIENCE_SECONDS)
-        self.upkeep.stop(THREAD_PATIENCE_SECONDS)  # the others' last refusals count, too
-        return not self.claiming and not self.deliveries.in_hand()
-
-    def wait_for(
-        self, condition: Callable[[], bool], *, seconds: float = inf, stops: int = 2
-    ) -> bool:
-        """Return when *condition* is true, or false after *seconds* or that many stops."""
-        end = time.monotonic() + seconds
-        while not condition():
-            left = end - time.monotonic()
-            if self.stops >= stops or left <= 0:
-                return False
-            with suppress(queue.Empty):
-                self.stops += self.notes.get(timeout=None if left == inf else left)
-        return True
-
-    def start(
-        self,
-        name: str,
-        work: Callable[[], None],
-        within: Callable[[Callable[[], None]], None] | None = None,
-    ) -> threading.Thread:
-        guarded = partial(self.guarded, name, work)
-        target = within or self.outside_the_pool
-        thread = threading.Thread(target=target, args=[guarded], name=name, daemon=True)
-        thread.start()
-        return thread
-
-    def outside_the_pool(self, work: Callable[[], None]) -> None:
-        """Do *work* on sessions of our own: tasks may keep all that the site's pool has."""
-        using = self.queues[0].using
-        connections[using] = unpooled(using)
-        work()
-
-    def guarded(self, name: str, work: Callable[[], None]) -> None:
-        """Do *work*; should it ever fail, the worker stops and its supervisor starts another."""
-        try:
-            work()
-        except CannotStartError as refusal:
-            self.refusal = refusal
-            self.stop()
-        except BaseException:
-            logger.exception("the worker's %s failed", name)
-            self.failed = True
-            self.stop()
-        finally:
-            connections.close_all()
-            if name == "claimer":  # asked in place of is_alive(), still true when the note is read
-                self.claiming = False
-            self.notes.put(False)
+            self.crew.join("runner")  # idle: their loops end, too, before the interpreter does
+        self.upkeep.stop()  # the others' last refusals count, too
+        self.crew.join("upkeep")
+        return not self.claiming() and not self.deliveries.in_hand()
 
     def refuse_inside_transaction(self) -> None:
-        using = self.queues[0].using
-        if connections[using].in_atomic_block:
+        if connections[self.using].in_atomic_block:
             raise transaction.TransactionManagementError(
                 "a worker can't run inside a transaction: its threads would not see the tasks. In "
                 "a TestCase use django_leasequeue.testing.run_tasks(), or a TransactionTestCase"
@@ -283,11 +211,10 @@ class Worker:
     def refuse_to_be_stuck(self) -> None:
         """Stop where no task could start any more: a supervisor starts another worker."""
         blocked = self.coroutines and self.coroutines.blocked()
-        if (blocked or self.deliveries.all_stuck()) and not self.failed:
+        if (blocked or self.deliveries.all_stuck()) and not self.crew.failed:
             place = "the event loop" if blocked else "every thread, or place on the loop,"
             logger.error("%s is stuck in a task whose lease is over", place)
-            self.failed = True
-            self.stop()
+            self.crew.fail()
 
     # The claimer's thread, before its first claim
 
@@ -299,14 +226,12 @@ class Worker:
         """
         if self.ready:
             return
-        refuse_old_servers(self.queues[0].using)
-        refuse_pending_migrations(self.queues[0].using)
-        refuse_used_tokens(self.queues[0].using)
+        refuse_unready(self.using)
         if self.held_name and not self.take_name(self.held_name):
             return
         self.ready = True
         queues = ",".join(source.name for source in self.queues)
-        database = connections[self.queues[0].using].vendor
+        database = connections[self.using].vendor
         logger.info(
             "started worker=%s queues=%s threads=%d database=%s",
             *(self.name, queues, self.threads, database),
@@ -318,7 +243,7 @@ class Worker:
         if not held.taken:
             if not held.take(self.stopping):
                 return False
-            self.helpers.append(self.start("name", held.keep))
+            self.crew.start("name", held.run)
         for source in self.queues:
             for task in source.adopt(worker=self.name):
                 facts = (task.queue, task.id, task.attempt, task.token)

@@ -1,6 +1,6 @@
-"""A configured worker name, held by one live worker at a time.
+"""A worker's name: a new one, or a configured one, held by one live worker at a time.
 
-Who holds the name may take back what it had leased before: its bearer is dead. The hold has to end
+Who holds it may take back what it had leased before: its bearer is dead. The hold has to end
 with the process, however it ends. A session's lock does, where the database has one and nothing
 stands between: the session is the worker's own. Elsewhere it is a record that expires unless it is
 renewed; that is what a proxy gets, too, since it may hand a session to somebody else at any time.
@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
+import secrets
+import socket
 import threading
 import time
 import uuid
@@ -141,7 +144,7 @@ class HeldName:
         self.queue = queue
         self.outage = outage
         self.taken = False
-        self.released = threading.Event()
+        self.stopping = threading.Event()
 
     @cached_property
     def hold(self) -> Hold:
@@ -164,13 +167,13 @@ class HeldName:
         self.taken = True
         return True
 
-    def keep(self) -> None:
-        """Until ``release``: make sure of the name, and take it again after an outage.
+    def run(self) -> None:
+        """Until ``stop``: make sure of the name, and take it again after an outage.
 
         Raises:
             CannotStartError: another worker took it meanwhile.
         """
-        while not self.released.wait(KEEP_SECONDS):
+        while not self.stopping.wait(KEEP_SECONDS):
             try:
                 held = self.hold.take()
             except OUTAGE as error:
@@ -181,8 +184,9 @@ class HeldName:
                 raise CannotStartError(f"another worker has taken the name {self.name!r}")
         self.hold.let_go()
 
-    def release(self) -> None:
-        self.released.set()
+    def stop(self) -> None:
+        """Give the name back."""
+        self.stopping.set()
 
 
 def hold_of(name: str, queue: Queue) -> Hold:
@@ -201,3 +205,8 @@ def hold_of(name: str, queue: Queue) -> Hold:
 
 def digest(text: str) -> bytes:
     return hashlib.blake2b(text.encode(), digest_size=24).digest()
+
+
+def new_name() -> str:
+    """A worker's name, unique per start: containers share host names and process numbers."""
+    return f"{socket.gethostname()[:100]}-{os.getpid()}-{secrets.token_hex(4)}"

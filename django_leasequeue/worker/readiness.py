@@ -11,6 +11,13 @@ class CannotStartError(Exception):
     """The worker refuses to start, or to go on; the message says why in one line."""
 
 
+def refuse_unready(using: str) -> None:
+    """Look at everything of the database *using* that has to be so."""
+    refuse_old_servers(using)
+    refuse_pending_migrations(using)
+    refuse_used_tokens(using)
+
+
 def refuse_old_servers(using: str) -> None:
     """Look whether the server is one that Django and the claims can work with."""
     try:

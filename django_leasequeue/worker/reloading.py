@@ -53,7 +53,7 @@ class Reloader:
 
     def wanted(self) -> bool:
         """Whether the worker has ended for the new code, and nobody asked for its end besides."""
-        return self.changed and self.worker.stops == 1
+        return self.changed and self.worker.notes.stops == 1
 
 
 def trial() -> str:

@@ -1,15 +1,49 @@
-"""Signals that end a worker, and the end of its process."""
+"""Signals that end a worker, what they tell its main thread, and the end of its process."""
 
 from __future__ import annotations
 
 import logging
 import os
+import queue
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from math import inf
 from typing import Any, NoReturn
+
+
+class Notes:
+    """What a worker's main thread is told while it waits: to stop, or to look again.
+
+    A put() can be interrupted by a signal handler that puts, where a lock or an event would
+    deadlock.
+    """
+
+    def __init__(self) -> None:
+        self.told: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        self.stops = 0
+
+    def stop(self) -> None:
+        self.told.put(True)
+
+    def look(self) -> None:
+        self.told.put(False)
+
+    def wait_for(
+        self, condition: Callable[[], bool], *, seconds: float = inf, stops: int = 2
+    ) -> bool:
+        """Return when *condition* is true, or false after *seconds* or that many stops."""
+        end = time.monotonic() + seconds
+        while not condition():
+            left = end - time.monotonic()
+            if self.stops >= stops or left <= 0:
+                return False
+            with suppress(queue.Empty):
+                self.stops += self.told.get(timeout=None if left == inf else left)
+        return True
 
 
 @contextmanager

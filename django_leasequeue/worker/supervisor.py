@@ -91,7 +91,7 @@ class Supervisor:
         self.drain = drain
         self.grace = grace
         self.patience = patience
-        # Notes for the main thread: who has ended, None to stop. See Worker.notes.
+        # Notes for the main thread: who has ended, None to stop. See Notes.
         self.notes: queue.SimpleQueue[Child | None] = queue.SimpleQueue()
         self.stops = 0
         self.kill_at = inf

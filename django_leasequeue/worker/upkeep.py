@@ -63,7 +63,6 @@ class Upkeep:
         self.lock = threading.Lock()
         self.refused: Counter[tuple[str, str]] = Counter()
         self.stopping = threading.Event()
-        self.stopped = threading.Event()
 
     def begin(self) -> Walk | None:
         """A walk through the log from its beginning, where something is to be forgotten."""
@@ -84,12 +83,10 @@ class Upkeep:
             logger.warning("refusals that were not counted: %s", error)
         finally:
             signals.lease_lost.disconnect(self.count)
-            self.stopped.set()
 
-    def stop(self, patience: float) -> None:
-        """End, with what was refused until now on record; wait for it so many seconds."""
+    def stop(self) -> None:
+        """End, with what was refused until now on record."""
         self.stopping.set()
-        self.stopped.wait(patience)
 
     def turn(self) -> float:
         """Do what there is to do, a batch at most; how long to pause after it, in seconds."""

@@ -91,7 +91,7 @@ def test_an_acknowledgement_that_finds_it_locked_is_tried_again(
         writer = in_thread(lambda: write_until(over, writing))
         assert writing.wait(10)
         tasks.gate.set()
-        wait_for(lambda: worker.outage.since is not None)
+        wait_for(lambda: worker.finisher.outage.since is not None)
         over.set()
         writer.result(10)
         wait_for(lambda: "acked" in sqlite.kinds())

@@ -17,7 +17,7 @@ from django.db.models import QuerySet
 from django_leasequeue.compat import TASKS_LOGGER
 from django_leasequeue.management.commands.leasequeue_worker import log_somewhere
 from django_leasequeue.models import Task
-from django_leasequeue.worker import new_name
+from django_leasequeue.worker.names import new_name
 from tests.databases import on_all
 from tests.waiting import wait_for
 

@@ -160,6 +160,7 @@ class Worker:
         if self.coroutines:
             self.crew.start("loop", self.coroutines.run, within=directly)
             self.crew.start("launcher", self.coroutines.launch, within=directly)
+            self.crew.start("judge", self.coroutines.judge, within=directly)
         self.crew.start("heartbeats", self.heartbeats.run)
         self.crew.start("finisher", self.finisher.run)
         self.crew.start("upkeep", self.upkeep.run)
@@ -194,7 +195,7 @@ class Worker:
         for part in (self.coroutines, self.heartbeats, self.finisher, self.held_name):
             if part:
                 part.stop()
-        self.crew.join("loop", "heartbeats", "finisher", "name")
+        self.crew.join("loop", "judge", "heartbeats", "finisher", "name")
         if not self.deliveries.in_hand():
             self.crew.join("runner")  # idle: their loops end, too, before the interpreter does
         self.upkeep.stop()  # the others' last refusals count, too

@@ -1,25 +1,27 @@
 """Async tasks side by side: one event loop, however many of them wait for something.
 
-A thread of its own prepares each of them and tells Django's receivers that it starts: both may
-ask a database, which nothing may on the loop's thread.
+A thread of its own prepares each of them and tells Django's receivers that it starts, another one
+judges failures: all of that may ask a database, which nothing may on the loop's thread.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import queue
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import Context, copy_context
-from functools import partial
 from typing import Any, Final
 
 from asgiref.sync import sync_to_async
 from django.db import connections
+
+from django_leasequeue.compat import TaskResult
+from django_leasequeue.tasks import LeaseTask
 
 from .deliveries import Deliveries
 from .runner import Attempt, Outcome, Runner, awaited, lapsed, owned
@@ -28,8 +30,6 @@ from .sessions import TaskSession
 SILENCE_SECONDS: Final = 5.0  # of a loop, when a task has it whose lease is over
 
 logger = logging.getLogger("django_leasequeue")
-
-Answer = Coroutine[Any, Any, Any]
 
 
 class Coroutines:
@@ -47,14 +47,12 @@ class Coroutines:
         self.ended = ended
         self.loop = asyncio.new_event_loop()
         self.loop.set_task_factory(owned)
-        self.prepared: deque[tuple[Attempt, Answer, Context]] = deque()
+        self.prepared: deque[tuple[Coroutine[Any, Any, None], Context]] = deque()
         self.stopping = False
         self.called = False  # the loop is to look at what is prepared
         self.running: set[asyncio.Task[None]] = set()  # the loop itself holds them only weakly
         self.asked_at: float | None = None  # whether it is still there; it has yet to answer
-        # Judges failures. Tasks may keep all of the loop's own threads.
-        self.judge = ThreadPoolExecutor(1, "judge", self.take_the_bench)
-        self.judge_session: TaskSession
+        self.failures: queue.SimpleQueue[Attempt | None] = queue.SimpleQueue()
         self.session: TaskSession  # of the one thread in which all of them use a database
         self.ready = threading.Event()  # there is that session
 
@@ -68,13 +66,12 @@ class Coroutines:
             with suppress(SystemExit, KeyboardInterrupt):
                 self.loop.run_forever()
         self.loop.run_until_complete(sync_to_async(connections.close_all)())
-        self.judge.submit(connections.close_all)
-        self.judge.shutdown(wait=False)
         self.loop.run_until_complete(self.loop.shutdown_default_executor())
         self.loop.close()
 
     def stop(self) -> None:
         self.stopping = True
+        self.failures.put(None)
         self.loop.call_soon_threadsafe(self.loop.stop)
 
     def blocked(self) -> bool:
@@ -110,23 +107,20 @@ class Coroutines:
                 except BaseException as raised:  # noqa: BLE001  it is the attempt's failure
                     attempt.error = raised
             if task and task_result and attempt.error is None:
-                self.hand_over(attempt, awaited(delivery, task, task_result), context)
+                self.hand_over(self.follow(attempt, task, task_result), context)
             else:
                 self.ended(self.runner.outcome_of(attempt))
             session.tidy()
 
-    def take_the_bench(self) -> None:
-        self.judge_session = TaskSession()
+    def judge(self) -> None:
+        """Say what follows from each failure: the site's backoff, too, may ask a database."""
+        session = TaskSession()
+        while attempt := self.failures.get():
+            self.ended(self.runner.outcome_of(attempt))
+            session.tidy()
 
-    def judged(self, attempt: Attempt) -> Outcome:
-        """As the runner has it; the site's backoff may ask a database."""
-        try:
-            return self.runner.outcome_of(attempt)
-        finally:
-            self.judge_session.tidy()
-
-    def hand_over(self, attempt: Attempt, answer: Answer, context: Context) -> None:
-        self.prepared.append((attempt, answer, context))
+    def hand_over(self, run: Coroutine[Any, Any, None], context: Context) -> None:
+        self.prepared.append((run, context))
         if not self.called:  # one call for many: each costs a system call
             self.called = True
             self.loop.call_soon_threadsafe(self.start_prepared)
@@ -134,36 +128,30 @@ class Coroutines:
     def start_prepared(self) -> None:
         self.called = False  # what is prepared from here on calls again
         while self.prepared:
-            attempt, answer, context = self.prepared.popleft()
-            task = self.loop.create_task(self.follow(attempt, answer), context=context)
+            run, context = self.prepared.popleft()
+            task = self.loop.create_task(run, context=context)
             self.running.add(task)
             task.add_done_callback(self.running.discard)
 
-    async def follow(self, attempt: Attempt, answer: Answer) -> None:
-        """Await the task's answer, and say how it ended."""
+    async def follow(
+        self, attempt: Attempt, task: LeaseTask[..., Any], task_result: TaskResult[..., Any]
+    ) -> None:
+        """Await the task's answer, and say how it ended; a failure is judged first."""
         delivery = attempt.delivery
         if delivery.lost or delivery.seconds_left() <= 0:  # the loop was busy meanwhile
-            answer.close()
             self.ended(lapsed(delivery))
             return
         try:
-            attempt.result = await answer
+            attempt.result = await awaited(delivery, task, task_result)
         except BaseException as raised:  # noqa: BLE001  SystemExit is a task's failure, too
             attempt.error = raised
-        outcome = Outcome(
-            delivery=delivery,
-            seconds=delivery.seconds_run(),
-            error=attempt.error,
-            result=attempt.result,
-            task_result=attempt.task_result,
-        )
+        if attempt.error is None:
+            self.ended(self.runner.outcome_of(attempt))
+        else:
+            self.failures.put(attempt)
         try:
-            if attempt.error is not None:
-                judged = partial(copy_context().run, self.judged, attempt)
-                outcome = await self.loop.run_in_executor(self.judge, judged)
             if self.session.used():
+                # Whoever uses a database after this comes behind it: they share one thread.
                 await sync_to_async(self.session.tidy)()
         except BaseException:  # a cancellation that the task left pending, say
             logger.exception("after the end of an async task")
-        finally:
-            self.ended(outcome)

@@ -15,7 +15,9 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import datetime
 from typing import Any, Final
+from uuid import UUID
 
 from opentelemetry import context, propagate, trace
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, TracerProvider
@@ -26,13 +28,15 @@ from .failure import error_facts, type_path
 from .lease import Lease
 from .queue import Queue
 from .records import Admitted, EnqueuedTask, RedriveBatch
-from .signals import attempt_ended
+from .signals import attempt_ended, task_dead, task_retried
+from .stores import store_for
 from .stores.base import Store
-from .transitions import json_text
+from .transitions import Kind, TaskRecord, fold_all, json_text
 from .worker.context import current_lease
 
 CALL: Final = '{"args":'  # how the payload of a task of django.tasks begins
 FAILED: Final = {"retried", "dead", "dropped"}
+LAPSED: Final = {Kind.LAPSED, Kind.DEAD}
 
 
 class Tracing(Around):
@@ -95,29 +99,25 @@ class Tracing(Around):
             return  # another backend's task
         if str(lease.life) != task_result.id:
             return  # likewise, which one of ours has run at once
-        span, around = self.begin(lease)
+        around = carried(lease.payload_text)
+        span = self.begin(lease, around)
         # After a redrive there are errors of earlier rounds.
         redriven = len(task_result.errors) >= lease.attempt
         span.set_attribute("messaging.leasequeue.redriven", redriven)
         self.started[lease.token] = span, time.time_ns()
         context.attach(trace.set_span_in_context(span, around))  # in the attempt's own context
 
-    def begin(self, lease: Lease, started_at: int | None = None) -> tuple[Span, context.Context]:
-        """The span of an attempt, and the context that its task carries.
-
-        A child of the enqueue's span, and linked to it.
-        """
-        around = carried(lease)
+    def begin(self, of: Lease | TaskRecord, around: context.Context, at: int | None = None) -> Span:
+        """The span of an attempt: a child of the enqueue's span, and linked to it."""
         link = trace.Link(trace.get_current_span(around).get_span_context())
-        span = self.tracer.start_span(
-            f"process {lease.queue}",
+        return self.tracer.start_span(
+            f"process {of.queue}",
             context=around,
             kind=SpanKind.CONSUMER,
-            attributes=names("process", lease.queue, "process") | facts_of_attempt(lease),
+            attributes=names("process", of.queue, "process") | facts_of_attempt(of),
             links=[link] if link.context.is_valid else [],
-            start_time=started_at,
+            start_time=at,
         )
-        return span, around
 
     def attempt_ended(
         self,
@@ -134,14 +134,34 @@ class Tracing(Around):
             span, began_at = self.started.pop(lease.token)
         else:  # its code couldn't be found
             began_at = time.time_ns() - length
-            span, _around = self.begin(lease, began_at)
-        span.set_attribute("messaging.leasequeue.outcome", outcome)
-        if outcome != "acked":
-            span.set_status(Status(StatusCode.ERROR, outcome))
-            span.set_attribute("error.type", type_path(error) if error else outcome)
-        if error:
-            record(span, error, began_at + length)
-        span.end(began_at + length)
+            span = self.begin(lease, carried(lease.payload_text), began_at)
+        end(span, outcome, began_at + length, error)
+
+    def worker_vanished(self, using: str, life: UUID, token: int, error: object, **_: Any) -> None:
+        """Make the span of an attempt that nobody ended, from the log: as long as its lease was."""
+        if error is not None:
+            return  # its worker has told
+        history = store_for(using).history([life])
+        leased = fold_all(row for row in history if row.position <= token)
+        lapsed = next(row for row in history if row.token == token and row.kind in LAPSED)
+        if leased and leased.leased_at:
+            around = carried(leased.payload)
+            span = self.begin(leased, around, nanoseconds(leased.leased_at))
+            end(span, "lapsed", nanoseconds(lapsed.at))
+
+
+def end(span: Span, outcome: str, at: int, error: BaseException | None = None) -> None:
+    span.set_attribute("messaging.leasequeue.outcome", outcome)
+    if outcome != "acked":
+        span.set_status(Status(StatusCode.ERROR, outcome))
+        span.set_attribute("error.type", type_path(error) if error else outcome)
+    if error:
+        record(span, error, at)
+    span.end(at)
+
+
+def nanoseconds(at: datetime) -> int:
+    return int(at.timestamp() * 1e9)
 
 
 def record(span: Span, error: BaseException, at: int) -> None:
@@ -177,7 +197,7 @@ def facts_of(admitted: Sequence[Admitted], stored: Sequence[EnqueuedTask]) -> di
     return facts | ({"code.function.name": paths.pop()} if len(paths) == 1 else {})
 
 
-def facts_of_attempt(lease: Lease) -> dict[str, Any]:
+def facts_of_attempt(lease: Lease | TaskRecord) -> dict[str, Any]:
     return {
         "messaging.message.id": str(lease.life),
         "messaging.client.id": lease.worker,
@@ -201,9 +221,9 @@ def with_context(payload: str, rest: str) -> str:
     return payload[:-1] + rest if rest and payload.startswith(CALL) else payload
 
 
-def carried(lease: Lease) -> context.Context:
+def carried(payload_text: str) -> context.Context:
     """The context that a task carries; an empty one where it carries none."""
-    payload = json.loads(lease.payload_text)
+    payload = json.loads(payload_text)
     carrier = payload.get("trace") if isinstance(payload, dict) else None
     return propagate.extract(carrier if isinstance(carrier, dict) else {}, context.Context())
 
@@ -218,4 +238,6 @@ def install(tracer_provider: TracerProvider | None = None) -> None:
         tracing = Tracing(trace.get_tracer("django_leasequeue", tracer_provider=tracer_provider))
         task_started.connect(tracing.task_started)
         attempt_ended.connect(tracing.attempt_ended)
+        task_retried.connect(tracing.worker_vanished)
+        task_dead.connect(tracing.worker_vanished)
         Queue.around = tracing

@@ -17,7 +17,7 @@ from django_leasequeue import tracing
 from django_leasequeue.compat import ImmediateBackend, task_started
 from django_leasequeue.models import TaskTransition
 from django_leasequeue.queue import Queue
-from django_leasequeue.signals import attempt_ended
+from django_leasequeue.signals import attempt_ended, task_dead, task_retried
 from django_leasequeue.testing import run_tasks
 from tests.databases import on_all
 
@@ -65,6 +65,8 @@ def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[Spans]:
     assert isinstance(traced, tracing.Tracing)
     task_started.disconnect(traced.task_started)
     attempt_ended.disconnect(traced.attempt_ended)
+    task_retried.disconnect(traced.worker_vanished)
+    task_dead.disconnect(traced.worker_vanished)
 
 
 def test_an_attempt_is_a_child_of_the_enqueue_and_that_of_what_the_site_did(
@@ -219,6 +221,28 @@ def test_an_attempt_whose_code_is_gone_is_told(postgres: Site, spans: Spans) -> 
     process = spans.one("process work")
     assert process.attributes["messaging.leasequeue.outcome"] == "dead"
     assert process.attributes["error.type"].endswith("TaskNotFoundError")
+
+
+def test_an_attempt_whose_worker_vanished_is_told_by_who_finds_it(site: Site, spans: Spans) -> None:
+    """G70"""
+    result = site.enqueue(tasks.add, 1, 1)
+    leases = []
+    for _ in range(3):
+        leases += site.queue.claim(worker="gone")
+        site.queue.adopt(worker="gone")
+
+    assert site.queue.depth().dead == 1
+    send, told = spans.one("send work"), spans.named("process work")
+    for lease, span, attempt in zip(leases, told, (1, 2, 3), strict=True):
+        assert span.attributes and span.parent and span.start_time and span.end_time  # noqa: PT018
+        assert span.parent.span_id == send.context.span_id
+        assert span.attributes["messaging.message.id"] == result.id
+        assert span.attributes["messaging.client.id"] == "gone"
+        assert span.attributes["messaging.leasequeue.attempt"] == attempt
+        assert span.attributes["messaging.leasequeue.outcome"] == "lapsed"
+        assert span.attributes["error.type"] == "lapsed"
+        assert abs(span.start_time / 1e9 - lease.leased_at.timestamp()) < 1e-5
+        assert span.end_time > span.start_time
 
 
 def test_an_enqueue_that_fails_tells_why(postgres: Site, spans: Spans) -> None:

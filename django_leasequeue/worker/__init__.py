@@ -130,8 +130,8 @@ class Worker:
             poll_interval=options.poll_interval if poll_interval is None else poll_interval,
             stopping=self.stopping,
         )
-        self.presence = Presence(self.name, self.queues, threads, self.deliveries, self.sleeper)
-        self.upkeep = Upkeep(self.name, self.queues, options.retention, self.presence)
+        presence = Presence(self.name, self.queues, threads, self.deliveries, self.sleeper)
+        self.upkeep = Upkeep(self.name, self.queues, options.retention, presence)
 
     def run(self) -> int:
         """Work; return when there is nothing more to do, or a stop was asked for.
@@ -163,7 +163,6 @@ class Worker:
             self.crew.start("judge", self.coroutines.judge, within=directly)
         self.crew.start("heartbeats", self.heartbeats.run)
         self.crew.start("finisher", self.finisher.run)
-        self.crew.start("upkeep", self.upkeep.run)
 
     @property
     def failed(self) -> bool:
@@ -237,7 +236,7 @@ class Worker:
             "started worker=%s queues=%s threads=%d database=%s",
             *(self.name, queues, self.threads, database),
         )
-        self.presence.begin()
+        self.crew.start("upkeep", self.upkeep.run)
 
     def take_name(self, held: HeldName) -> bool:
         """Hold the configured name, and take back what its last bearer had leased."""

@@ -28,7 +28,7 @@ logger = logging.getLogger("django_leasequeue")
 
 
 class Presence:
-    """The worker *name* in the registry, from its first claim on."""
+    """The worker *name* in the registry."""
 
     def __init__(
         self,
@@ -44,19 +44,14 @@ class Presence:
         self.threads = threads
         self.deliveries = deliveries
         self.sleeper = sleeper
-        self.begun = False
+        self.made_at = time.monotonic()
         self.started_at: datetime | None = None
         self.told_at = -inf
         self.paused: dict[str, Paused] = {}
 
-    def begin(self) -> None:
-        """The worker is about to claim for the first time: the name is its own."""
-        self.begun = True
-        self.keep()
-
     def keep(self) -> None:
-        """Tell of ourselves where it is time to, once begun."""
-        if self.begun and time.monotonic() - self.told_at >= registry.TELL_SECONDS:
+        """Tell of ourselves where it is time to."""
+        if time.monotonic() - self.told_at >= registry.TELL_SECONDS:
             self.told_at = time.monotonic()
             with self.unheard():
                 self.tell()
@@ -76,7 +71,7 @@ class Presence:
 
     def tell(self) -> None:
         now = self.store.now()
-        self.started_at = self.started_at or now
+        self.started_at = self.started_at or ago(self.made_at, now)
         registry.tell(self.store.using, self.facts(now, self.started_at))
         registry.forget(self.store.using, now)
         self.notice(self.store.pauses())
@@ -114,5 +109,10 @@ class Presence:
 def task_of(delivery: Delivery, now: datetime) -> RunningTask:
     of = delivery.lease
     named = {"queue": of.queue, "tenant": of.tenant, "id": of.id, "life": str(of.life)}
-    since = now - timedelta(seconds=delivery.seconds_run())
+    since = ago(delivery.started_at or time.monotonic(), now)
     return RunningTask(**named, path=of.path, attempt=of.attempt, token=of.token, since=since)
+
+
+def ago(instant: float, now: datetime) -> datetime:
+    """What the database's clock said at that *instant* of the process's own."""
+    return now - timedelta(seconds=time.monotonic() - instant)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -60,8 +60,7 @@ class Upkeep:
         self.walk = self.begin()
         self.rows_max = ROWS_MAX.get(connections[self.store.using].vendor, BATCH_ROWS)
         self.batch = BATCH_ROWS
-        self.lock = threading.Lock()
-        self.refused: Counter[tuple[str, str]] = Counter()
+        self.refused: deque[tuple[str, str]] = deque()
         self.stopping = threading.Event()
 
     def begin(self) -> Walk | None:
@@ -117,16 +116,13 @@ class Upkeep:
     def count(self, sender: Any, lease: Lease, **_: Any) -> None:
         """A call was refused: ``lease_lost`` is sent for each."""
         if lease.worker == self.name:
-            with self.lock:
-                self.refused[lease.queue, REFUSED] += 1
+            self.refused.append((lease.queue, REFUSED))
 
     def tell_refusals(self) -> None:
-        with self.lock:
-            refused, self.refused = self.refused, Counter()
+        refused = Counter(self.refused.popleft() for _ in range(len(self.refused)))
         try:
             if refused:
                 self.store.tally(refused)
         except OUTAGE:
-            with self.lock:
-                self.refused += refused
+            self.refused.extend(refused.elements())
             raise

@@ -36,7 +36,7 @@ class Coroutines:
     """Runs the async tasks among *deliveries*.
 
     Args:
-        ended: called with the outcome of each, on the loop's thread.
+        ended: called with the outcome of each, by one thread or another.
     """
 
     def __init__(

@@ -23,6 +23,7 @@ from .records import Admitted, Disposition, EnqueuedTask, NewTask
 from .stores import store_for
 from .stores.base import Clock, Failure, Finish, Store
 from .transitions import Kind, TaskRecord
+from .wakeups import Wake
 
 DISPOSITIONS: Final = {
     Kind.RETRIED: Disposition.RETRYING,
@@ -146,22 +147,19 @@ class Queue(AsyncQueueMixin):
         size = self.options.payload_bytes_max
         like = admit(new, self.policy, bytes_max=size)
         texts = payload_texts(payloads, bytes_max=size)
-        stored = None
         with self.reached():
-            for stored in self.around.enqueue_alike(self.store, self.name, like, texts):
-                yield stored
-        if stored:
-            self.wake()
+            yield from self.around.enqueue_alike(
+                self.store, self.name, like, texts, Wake(self.using, self.name)
+            )
 
     def store_all(self, admitted: Sequence[Admitted]) -> list[EnqueuedTask]:
+        wake = Wake(self.using, self.name)
         with self.reached():
-            stored = self.around.enqueue(self.store, self.name, admitted)
-        duplicates = [task for task in stored if task.duplicate]
-        for task in duplicates:
-            facts = {"using": self.using, "queue": self.name, "task": task}
-            signals.task_duplicate.send_robust(type(self), **facts)
-        if len(duplicates) < len(stored):
-            self.wake()
+            stored = self.around.enqueue(self.store, self.name, admitted, wake)
+        for task in stored:
+            if task.duplicate:
+                facts = {"using": self.using, "queue": self.name, "task": task}
+                signals.task_duplicate.send_robust(type(self), **facts)
         return stored
 
     def claim(self, *, worker: str, limit: int = 1) -> list[Lease]:

@@ -30,7 +30,7 @@ from .queue import Queue
 from .records import Admitted, EnqueuedTask, RedriveBatch
 from .signals import attempt_ended, task_dead, task_retried
 from .stores import store_for
-from .stores.base import Store
+from .stores.base import Store, Wake
 from .transitions import Kind, TaskRecord, fold_all, json_text
 from .worker.context import current_lease
 
@@ -46,7 +46,9 @@ class Tracing(Around):
         self.tracer = tracer
         self.started: dict[int, tuple[Span, int]] = {}
 
-    def enqueue(self, store: Store, queue: str, tasks: Sequence[Admitted]) -> list[EnqueuedTask]:
+    def enqueue(
+        self, store: Store, queue: str, tasks: Sequence[Admitted], wake: Wake
+    ) -> list[EnqueuedTask]:
         """Enqueue under a span, whose context the tasks carry with them."""
         with self.span("send", queue, SpanKind.PRODUCER, type="send") as span:
             rest = context_text()
@@ -54,19 +56,19 @@ class Tracing(Around):
                 replace(task, payload=with_context(task.payload, rest)) if task.path else task
                 for task in tasks
             ]
-            stored = super().enqueue(store, queue, carrying)
+            stored = super().enqueue(store, queue, carrying, wake)
             if span.is_recording():
                 span.set_attributes(facts_of(tasks, stored))
         return stored
 
     def enqueue_alike(
-        self, store: Store, queue: str, like: Admitted, payloads: Iterable[str]
+        self, store: Store, queue: str, like: Admitted, payloads: Iterable[str], wake: Wake
     ) -> Iterator[EnqueuedTask]:
         """As ``enqueue``; the span is over when all are stored."""
         with self.span("send", queue, SpanKind.PRODUCER, type="send") as span:
             rest = context_text() if like.path else ""
             carrying = (with_context(payload, rest) for payload in payloads)
-            stored = list(super().enqueue_alike(store, queue, like, carrying))
+            stored = list(super().enqueue_alike(store, queue, like, carrying, wake))
             if span.is_recording():
                 span.set_attributes(facts_of([like], stored))
         yield from stored

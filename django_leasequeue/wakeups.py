@@ -28,7 +28,7 @@ import logging
 import threading
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final, Self
@@ -58,11 +58,15 @@ class Wake:
     all: bool = False
 
     def __call__(self) -> None:
+        self.here()
+        if on_postgresql(self.using):
+            self.notify()
+
+    def here(self) -> None:
+        """Wake the sleepers of this process."""
         for sleeper in list(asleep):
             if sleeper.using == self.using and self.queue in sleeper.queues:
                 sleeper.wake()
-        if on_postgresql(self.using):
-            self.notify()
 
     def notify(self) -> None:
         """Tell other processes; where that fails they find out by themselves, at their next look.
@@ -71,12 +75,16 @@ class Wake:
         """
         from .stores.postgres.statements import run  # noqa: PLC0415  no driver elsewhere
 
-        told = {"channel": CHANNEL, "class": LOCK_CLASS, "queue": self.queue, "all": self.all}
         try:
-            run(self.using, "notify", told)
+            run(self.using, "notify", self.told)
         except Error as error:
             logger.warning("nobody could be told that queue=%s has work: %s", self.queue, error)
             connections[self.using].close_if_unusable_or_obsolete()
+
+    @property
+    def told(self) -> Mapping[str, Any]:
+        """What sql/notify.sql is given."""
+        return {"channel": CHANNEL, "class": LOCK_CLASS, "queue": self.queue, "all": self.all}
 
 
 class Sleeper(ABC):

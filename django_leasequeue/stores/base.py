@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Final, Protocol, TypeVar, Unpack
+from typing import Any, Final, Protocol, TypeVar, Unpack
 from uuid import UUID
 
 from django.db import OperationalError, connections, transaction
@@ -107,6 +107,20 @@ def born_like(like: Admitted, payload: str) -> Admitted:
     return replace(like, life=life, id=str(life), payload=payload)
 
 
+class Wake(Protocol):
+    """Tells those who wait for a queue to look; of this process, and of all.
+
+    ``told`` is what the statement takes that tells the others.
+    """
+
+    @property
+    def told(self) -> Mapping[str, Any]: ...
+
+    def __call__(self) -> None: ...
+
+    def here(self) -> None: ...
+
+
 class Store(ABC):
     """The tasks of one database."""
 
@@ -119,15 +133,20 @@ class Store(ABC):
         """The present instant on the database's clock."""
 
     @abstractmethod
-    def enqueue(self, queue: str, tasks: Sequence[Admitted]) -> list[EnqueuedTask]:
+    def enqueue(
+        self, queue: str, tasks: Sequence[Admitted], wake: Wake | None = None
+    ) -> list[EnqueuedTask]:
         """Store the tasks that aren't duplicates, all or none, and answer one each, in order.
 
         A duplicate of a task whose transaction is still open waits for it and looks again.
         Joins the caller's transaction; a duplicate never aborts it.
+
+        Args:
+            wake: called once what was stored is committed.
         """
 
     def enqueue_alike(
-        self, queue: str, like: Admitted, payloads: Iterable[str]
+        self, queue: str, like: Admitted, payloads: Iterable[str], wake: Wake | None = None
     ) -> Iterator[EnqueuedTask]:
         """Store a task for each of *payloads*, all or none, and answer one each, in order.
 
@@ -136,8 +155,9 @@ class Store(ABC):
 
         Args:
             like: what they have in common; without key, and without an id but that of its life.
+            wake: called once what was stored is committed.
         """
-        yield from self.enqueue(queue, [born_like(like, payload) for payload in payloads])
+        yield from self.enqueue(queue, [born_like(like, payload) for payload in payloads], wake)
 
     @abstractmethod
     def claim(self, queue: str, *, worker: str, limit: int) -> list[Lease]:
@@ -337,6 +357,10 @@ class Store(ABC):
         return any(
             hook == act and under <= open_savepoints for under, hook, *_ in connection.run_on_commit
         )
+
+    def wake_for(self, stored: Iterable[EnqueuedTask], wake: Wake | None) -> None:
+        if wake and not all(task.duplicate for task in stored):
+            self.on_commit(wake)
 
     def inside_atomic(self) -> bool:
         """Whether a caller's own ``atomic`` block is open; a TestCase's doesn't count."""

@@ -34,7 +34,7 @@ from ..transitions import (
     overdue,
 )
 from ..validation import Why
-from .base import BATCH, Answer, Failure, Finish, Store
+from .base import BATCH, Answer, Failure, Finish, Store, Wake
 
 Given = ParamSpec("Given")
 Mover = TypeVar("Mover", bound="FoldingStore")
@@ -145,9 +145,13 @@ class FoldingStore(Store):
         return self.kept(task, late) if late else task
 
     @move
-    def enqueue(self, queue: str, tasks: Sequence[Admitted]) -> list[EnqueuedTask]:
+    def enqueue(
+        self, queue: str, tasks: Sequence[Admitted], wake: Wake | None = None
+    ) -> list[EnqueuedTask]:
         with self.moving() as now:
-            return [self.enqueue_one(queue, task, now) for task in tasks]
+            stored = [self.enqueue_one(queue, task, now) for task in tasks]
+        self.wake_for(stored, wake)
+        return stored
 
     def enqueue_one(self, queue: str, task: Admitted, now: datetime) -> EnqueuedTask:
         stored = self.holder(queue, task, now)

@@ -72,8 +72,9 @@ class TokenPerQueue(OtherTokens):
 
 
 class OneAttemptTooMany(MemoryStore):
-    def enqueue(self, queue: str, tasks: Any) -> list[EnqueuedTask]:
-        return super().enqueue(queue, [replace(t, max_attempts=t.max_attempts + 1) for t in tasks])
+    def enqueue(self, queue: str, tasks: Any, wake: Any = None) -> list[EnqueuedTask]:
+        more = [replace(task, max_attempts=task.max_attempts + 1) for task in tasks]
+        return super().enqueue(queue, more, wake)
 
 
 class ExpiredLastAttemptRedelivered(MemoryStore):
@@ -199,13 +200,13 @@ class OtherTenantsLettersAreFound(MemoryStore):
 
 
 class PayloadIsLost(MemoryStore):
-    def enqueue(self, queue: str, tasks: Any) -> list[EnqueuedTask]:
-        return super().enqueue(queue, [replace(task, payload="null") for task in tasks])
+    def enqueue(self, queue: str, tasks: Any, wake: Any = None) -> list[EnqueuedTask]:
+        return super().enqueue(queue, [replace(task, payload="null") for task in tasks], wake)
 
 
 class ManyInAnyOrder(MemoryStore):
-    def enqueue(self, queue: str, tasks: Any) -> list[EnqueuedTask]:
-        return super().enqueue(queue, tasks[::-1])[::-1]
+    def enqueue(self, queue: str, tasks: Any, wake: Any = None) -> list[EnqueuedTask]:
+        return super().enqueue(queue, tasks[::-1], wake)[::-1]
 
 
 class ManyOneByOne(MemoryQueue):

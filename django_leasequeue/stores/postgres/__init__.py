@@ -22,11 +22,11 @@ from ...records import Admitted, All, Depth, EnqueuedTask, Paused, RedriveBatch,
 from ...transitions import Kind, State, TaskRecord, Transition, json_text
 from ...validation import Why
 from .. import pauses, tallies
-from ..base import BATCH, Clock, Failure, Finish, Old, Pruned, Store
+from ..base import BATCH, Clock, Failure, Finish, Old, Pruned, Store, Wake
 from . import columns, rows
 from .heads import Head
 from .rows import Claimed, Row
-from .statements import run, run_ahead, run_plain
+from .statements import run, run_ahead, run_along, run_plain
 
 KEY_REPEATS: Final = 5  # of a redrive whose key is taken under its hands
 NO_HOLDER: Final = {"key": None, "held_by": None}  # that could be named
@@ -61,10 +61,31 @@ class PostgresStore(Store):
     def now(self) -> datetime:
         return rows.utc(self.run("now")[0]["now"])
 
-    def enqueue(self, queue: str, tasks: Sequence[Admitted]) -> list[EnqueuedTask]:
-        if len(tasks) == 1:
-            return self.store_chunk(queue, tasks)
-        return self.repeated(lambda: self.store_chunks(queue, tasks))
+    def enqueue(
+        self, queue: str, tasks: Sequence[Admitted], wake: Wake | None = None
+    ) -> list[EnqueuedTask]:
+        if len(tasks) > 1:
+            stored = self.repeated(lambda: self.store_chunks(queue, tasks))
+        elif wake and (told := self.store_and_tell(queue, tasks[0], wake)):
+            return [told]
+        else:
+            stored = self.store_chunk(queue, tasks)
+        self.wake_for(stored, wake)
+        return stored
+
+    def store_and_tell(self, queue: str, task: Admitted, wake: Wake) -> EnqueuedTask | None:
+        """Store *task* and tell of it, in one go where that can be; not one that is a duplicate."""
+        if columns.borrows(task):
+            return None
+        asked = self.at_present({"queue": queue, **columns.of_task(task)})
+        answer, told = run_along(self.using, "enqueue_one", asked, "notify", wake.told)
+        if not answer:
+            return None
+        if told:
+            wake.here()
+        else:
+            self.on_commit(wake)
+        return rows.enqueued(answer[0], life=task.life, id=task.id, tenant=task.tenant)
 
     def store_chunks(self, queue: str, tasks: Sequence[Admitted]) -> list[EnqueuedTask]:
         with transaction.atomic(using=self.using):
@@ -98,7 +119,7 @@ class PostgresStore(Store):
         }
 
     def enqueue_alike(
-        self, queue: str, like: Admitted, payloads: Iterable[str]
+        self, queue: str, like: Admitted, payloads: Iterable[str], wake: Wake | None = None
     ) -> Iterator[EnqueuedTask]:
         shared = self.at_present({"queue": queue, **columns.of_kind(like)})
         batches = (shared | batch for batch in columns.batches(payloads))
@@ -106,6 +127,8 @@ class PostgresStore(Store):
             for batch, [answer] in run_ahead(self.using, "enqueue_alike", batches):
                 lives, ids = batch["lives"], batch["ids"]
                 yield from rows.enqueued_alike(answer, lives=lives, ids=ids, tenant=like.tenant)
+            if wake:
+                self.on_commit(wake)
 
     def find_holders(self, queue: str, tasks: Sequence[Admitted]) -> dict[UUID, EnqueuedTask]:
         """Log the duplicates among *tasks*; who holds their id or key, by the given lives.

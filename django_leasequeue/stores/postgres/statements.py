@@ -44,6 +44,10 @@ class Statement:
     numbered: bytes
     parameters: tuple[str, ...]
 
+    @property
+    def prepared_as(self) -> bytes:
+        return f"leasequeue_{self.name}".encode()
+
 
 @cache
 def statement(name: str) -> Statement:
@@ -76,6 +80,33 @@ def run_plain(using: str, name: str, parameters: Mapping[str, Any]) -> list[tupl
             columns[name] = [answer.fname(index).decode() for index in range(answer.nfields)]
         rows: list[tuple[Any, ...]] = cursor.fetchall()
         return rows
+
+
+def run_along(
+    using: str, name: str, parameters: Mapping[str, Any], follower: str, told: Mapping[str, Any]
+) -> tuple[list[dict[str, Any]], bool]:
+    """As ``run``, outside of a transaction; where that can be, *follower* runs after the commit.
+
+    Both are sent at once: to wait for the one and send the other takes a third longer. A follower
+    that fails undoes nothing.
+
+    Returns:
+        The rows of the first one, and whether the follower ran.
+    """
+    connection: Any = connections[using]
+    connection.ensure_connection()
+    first, second = statement(name), statement(follower)
+    if connection.execute_wrappers or not isinstance(cursor_for(connection, first), Cursor):
+        return run(using, name, parameters), False
+    kept = kept_of(connection.connection)
+    ready = kept.lasts and {name, follower} <= kept.prepared
+    if not (connection.connection.autocommit and ready):
+        return run(using, name, parameters), False
+    pair = PairCursor(connection, first, second, {key: value_text(told[key]) for key in told})
+    with connection._prepare_cursor(pair) as cursor:
+        cursor.execute(first.text, {key: value_text(value) for key, value in parameters.items()})
+        rows = [dict(zip(columns[name], row, strict=True)) for row in cursor.fetchall()]
+        return rows, pair.followed
 
 
 def run_ahead(
@@ -149,24 +180,20 @@ class Cursor:
         self.pgresult: Any = None
 
     def execute(self, text: str, given: Mapping[str, str | None]) -> None:
-        encoded = self.encoded(given)
+        values = encoded(self.wanted, given)
         kept = kept_of(self.raw)
         prepared = self.is_to_be_prepared(kept)
         with self.raw.lock:
             if not prepared:
-                self.run_once(encoded)
+                self.run_once(values)
                 return
             try:
-                self.run_prepared(kept, encoded)
+                self.run_prepared(kept, values)
             except InvalidSqlStatementName:
                 kept.lasts = False
                 if not self.raw.autocommit:
                     raise
-                self.run_once(encoded)
-
-    def encoded(self, given: Mapping[str, str | None]) -> list[bytes | None]:
-        values = [given[name] for name in self.wanted.parameters]
-        return [None if value is None else value.encode() for value in values]
+                self.run_once(values)
 
     def is_to_be_prepared(self, kept: Kept) -> bool:
         uses = kept.uses[self.wanted.name] = kept.uses.get(self.wanted.name, 0) + 1
@@ -182,7 +209,7 @@ class Cursor:
         self.raw.pgconn.send_query_params(self.wanted.numbered, values, result_format=BINARY)
 
     def run_prepared(self, kept: Kept, values: list[bytes | None]) -> None:
-        name = f"leasequeue_{self.wanted.name}".encode()
+        name = self.wanted.prepared_as
         if self.wanted.name not in kept.prepared:
             kept.prepared.add(self.wanted.name)  # before an interrupt hides that it went through
             try:
@@ -199,6 +226,9 @@ class Cursor:
 
     def result_of(self, fetch: Callable[[Any], Any]) -> Any:
         [result] = self.raw.wait(fetch(self.raw.pgconn))
+        return self.checked(result)
+
+    def checked(self, result: Any) -> Any:
         if result.status == psycopg.pq.ExecStatus.FATAL_ERROR:
             raise error_from_result(result, encoding=self.raw.info.encoding)
         return result
@@ -212,6 +242,48 @@ class Cursor:
         """Nothing is held open."""
 
 
+class PairCursor(Cursor):
+    """One that sends a second statement along with its own, each a transaction of its own."""
+
+    def __init__(
+        self, connection: Any, wanted: Statement, second: Statement, told: Mapping[str, str | None]
+    ) -> None:
+        super().__init__(connection, wanted)
+        self.second = second
+        self.told = told
+        self.followed = False
+
+    def execute(self, text: str, given: Mapping[str, str | None]) -> None:
+        pgconn = self.raw.pgconn
+        with self.raw.lock:
+            try:
+                pgconn.enter_pipeline_mode()
+                self.send_prepared(self.wanted, given)
+                self.send_prepared(self.second, self.told)
+                self.raw.wait(generators.send(pgconn))
+                own, second = self.next_result(), self.next_result()
+                pgconn.exit_pipeline_mode()
+            except BaseException:
+                self.connection.close()  # what is under way would be taken for another's answer
+                raise
+            self.followed = second.status != psycopg.pq.ExecStatus.FATAL_ERROR
+            try:
+                self.pgresult = self.checked(own)
+            except InvalidSqlStatementName:
+                kept_of(self.raw).lasts = False
+                self.run_once(encoded(self.wanted, given))
+
+    def send_prepared(self, wanted: Statement, given: Mapping[str, str | None]) -> None:
+        values = encoded(wanted, given)
+        self.raw.pgconn.send_query_prepared(wanted.prepared_as, values, result_format=BINARY)
+        self.raw.pgconn.pipeline_sync()
+
+    def next_result(self) -> Any:
+        [result] = self.raw.wait(generators.fetch_many(self.raw.pgconn))
+        self.raw.wait(generators.fetch_many(self.raw.pgconn))  # what ends its transaction
+        return result
+
+
 class AheadCursor(Cursor):
     """One that sends its statement, and waits for the answer when that is asked for."""
 
@@ -219,7 +291,7 @@ class AheadCursor(Cursor):
 
     def execute(self, text: str, given: Mapping[str, str | None]) -> None:
         with self.raw.lock:
-            self.send_once(self.encoded(given))
+            self.send_once(encoded(self.wanted, given))
             self.under_way = True
             self.raw.wait(generators.send(self.raw.pgconn))
 
@@ -234,6 +306,11 @@ class AheadCursor(Cursor):
         if self.under_way:
             with suppress(psycopg.Error):
                 self.fetchall()
+
+
+def encoded(wanted: Statement, given: Mapping[str, str | None]) -> list[bytes | None]:
+    values = [given[name] for name in wanted.parameters]
+    return [None if value is None else value.encode() for value in values]
 
 
 def kept_of(raw: Any) -> Kept:

@@ -1,0 +1,143 @@
+"""A prepared enqueue goes out together with the look for those who sleep, behind its commit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from typing import Any
+
+import psycopg
+import pytest
+from django.db import DataError, connection, transaction
+
+from django_leasequeue import wakeups
+from django_leasequeue.admission import admit
+from django_leasequeue.queue import Queue
+from django_leasequeue.records import NewTask
+from django_leasequeue.stores.postgres import statements
+from django_leasequeue.stores.postgres.statements import PREPARED_FROM, PairCursor
+from django_leasequeue.wakeups import Wake
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def queue() -> Queue:
+    """Whose statements are prepared."""
+    connection.close()  # none of another test's
+    queue = Queue("q")
+    for number in range(PREPARED_FROM):
+        queue.enqueue(number)
+    return queue
+
+
+@pytest.fixture
+def pairs(monkeypatch: pytest.MonkeyPatch) -> list[PairCursor]:
+    """What went out together."""
+    made: list[PairCursor] = []
+    execute = PairCursor.execute
+
+    def noted(cursor: PairCursor, *args: Any) -> None:
+        execute(cursor, *args)
+        made.append(cursor)
+
+    monkeypatch.setattr(PairCursor, "execute", noted)
+    return made
+
+
+@pytest.fixture
+def asleep(queue: Queue) -> Iterator[psycopg.Connection[Any]]:
+    """A session that listens, while somebody stands announced."""
+    with queue.borrowed_sleeper() as sleeper, sleeper:
+        other = connection.copy()
+        other.ensure_connection()
+        other.connection.execute(f"LISTEN {wakeups.CHANNEL}")
+        yield other.connection
+        other.close()
+    queue.close()
+
+
+def heard(session: psycopg.Connection[Any], seconds: float = 10) -> list[str]:
+    with closing(session.notifies(timeout=seconds, stop_after=1)) as notes:
+        return [note.payload for note in notes]
+
+
+def test_both_go_out_at_once(queue: Queue, pairs: list[PairCursor]) -> None:
+    queue.enqueue("x")
+    assert [pair.followed for pair in pairs] == [True]
+    assert queue.depth().visible == PREPARED_FROM + 1
+
+
+def test_who_sleeps_hears_of_it_when_it_is_there(
+    queue: Queue, pairs: list[PairCursor], asleep: psycopg.Connection[Any]
+) -> None:
+    queue.enqueue("x")
+    assert heard(asleep) == ["q"]
+    assert asleep.execute("SELECT count(*) FROM leasequeue_task").fetchone() == (PREPARED_FROM + 1,)
+    assert len(pairs) == 1
+
+
+def test_inside_a_transaction_the_look_comes_after_its_commit(
+    queue: Queue, pairs: list[PairCursor], asleep: psycopg.Connection[Any]
+) -> None:
+    with transaction.atomic():
+        queue.enqueue("x")
+        assert heard(asleep, 0.2) == []
+    assert heard(asleep) == ["q"]
+    assert pairs == []
+
+
+def test_a_duplicate_is_one_all_the_same(queue: Queue) -> None:
+    first, second = (queue.enqueue("x", dedupe_key="k") for _ in range(2))
+    assert (first.duplicate, second.duplicate) == (False, True)
+
+
+def test_a_look_that_fails_undoes_nothing(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(wakeups, "LOCK_CLASS", "no number")
+    queue.enqueue("x")
+    assert "nobody could be told that queue=q has work" in caplog.text
+    queue.enqueue("y")
+    assert queue.depth().visible == PREPARED_FROM + 2
+
+
+def test_a_statement_that_fails_leaves_the_connection_in_order(queue: Queue) -> None:
+    task = admit(NewTask(payload="x"), queue.policy, bytes_max=100)
+    queue.store.enqueue("q", [task], Wake(queue.using, queue.name))
+    with pytest.raises(DataError):
+        queue.store.enqueue("q", [replace(task, priority=99_999)], Wake(queue.using, queue.name))
+    queue.enqueue("y")
+    assert queue.depth().visible == PREPARED_FROM + 2
+
+
+def test_an_interrupt_costs_nobody_the_connection(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else its answer would be taken for that of the next statement."""
+
+    def interrupted(_: PairCursor) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(PairCursor, "next_result", interrupted)
+        queue.enqueue("interrupted")
+    queue.enqueue("after it")
+    assert queue.depth().visible in (PREPARED_FROM + 1, PREPARED_FROM + 2)
+
+
+def test_who_watches_the_connection_sees_each_statement(
+    queue: Queue, pairs: list[PairCursor]
+) -> None:
+    seen: list[str] = []
+
+    def watch(execute: Any, sql: Any, params: Any, many: bool, context: Any) -> Any:
+        seen.append(sql)
+        return execute(sql, params, many, context)
+
+    with connection.execute_wrapper(watch):
+        queue.enqueue("x")
+    names = ("enqueue_one", "notify")
+    assert seen == [statements.statement(name).text for name in names]
+    assert pairs == []

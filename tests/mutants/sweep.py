@@ -85,8 +85,8 @@ def main(arguments: Sequence[str]) -> int:
                     print(verdict, flush=True)
                     verdicts.append(verdict)
         finally:
+            summarise(verdicts)
             drop_databases(url)
-    summarise(verdicts)
     return 0
 
 

@@ -122,7 +122,7 @@ def test_a_move_happens_where_the_rules_allow_it_and_nowhere_else(
     assert (as_of(found, clock.now()).state if found else None) is stands
     kind, act = (ON_LEASES | ON_TASKS)[move]
 
-    act(store, lease)
+    answer = act(store, lease)
 
     held = store.held(QUEUE, "a", "")
     lives = {lease.life} | ({held.life} if held else set())
@@ -130,6 +130,8 @@ def test_a_move_happens_where_the_rules_allow_it_and_nowhere_else(
     new = [entry.kind for entry in history if entry.position > last and not by_clock(entry)]
     way = kind if allowed(kind, stands) else INSTEAD.get(kind)
     assert new == ([way] if way and allowed(way, stands) else [])
+    if move in ON_LEASES:
+        assert bool(answer) is bool(new)
     for life in lives:
         assert store.find(life) == fold_all(entry for entry in history if entry.life == life)
 
@@ -147,6 +149,6 @@ def test_a_lease_that_was_superseded_moves_nothing(
     before = store.find(lease.life), store.history([lease.life])
     clock.set(PRESENT)
 
-    ON_LEASES[move][1](store, lease)
+    assert not ON_LEASES[move][1](store, lease)
 
     assert (store.find(lease.life), store.history([lease.life])) == before

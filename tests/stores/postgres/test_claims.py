@@ -14,7 +14,7 @@ from django.test.utils import CaptureQueriesContext
 from django_leasequeue.lease import Lease
 from django_leasequeue.models import Turn
 from django_leasequeue.records import Admitted
-from django_leasequeue.stores.base import BATCH
+from django_leasequeue.stores.base import BATCH, Finish
 from django_leasequeue.stores.postgres import PRUNE_EVERY, PostgresStore
 from tests.waiting import in_thread
 
@@ -85,6 +85,15 @@ def test_a_claim_is_one_statement_where_nothing_conflicts(store: PostgresStore) 
     for queue in ("q", "single"):
         for limit in (1, 1, 4):
             assert statements(lambda: store.claim(queue, worker="w", limit=limit)) == 1  # noqa: B023
+
+
+def test_it_is_one_where_all_that_was_leased_has_left(store: PostgresStore) -> None:
+    store.enqueue("q", [a_task(str(n)) for n in range(3)])
+
+    for _ in range(3):
+        leases: list[Lease] = []
+        assert statements(lambda: leases.extend(store.claim("q", worker="w", limit=1))) == 1  # noqa: B023
+        store.complete([Finish(lease=lease, result="null") for lease in leases])
 
 
 def test_an_idle_claim_is_one_statement(store: PostgresStore) -> None:

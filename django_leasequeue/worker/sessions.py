@@ -11,6 +11,7 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any, Final
 
 from django.db import Error, close_old_connections, connections, reset_queries
@@ -44,6 +45,13 @@ SELECT NOT EXISTS (SELECT FROM pg_prepared_statements WHERE from_sql)
 """
 
 
+@lru_cache(maxsize=256)  # the same few mostly, of a few thousand characters each
+def alters(vendor: str, sql: str) -> bool:
+    """Whether *sql* leaves something behind that outlives its statement."""
+    begins = vendor == "mysql" and BEGINS.match(sql)
+    return bool(begins or ALTERS_SESSION.search(sql))
+
+
 class Session:
     """The connections of the thread that makes it, where the site's receivers of signals run.
 
@@ -63,8 +71,7 @@ class Session:
     ) -> Any:
         """Note which connections can't be used by others any more."""
         connection = context["connection"]
-        begins = connection.vendor == "mysql" and BEGINS.match(str(sql))
-        if begins or ALTERS_SESSION.search(str(sql)):
+        if alters(connection.vendor, str(sql)):
             self.altered.add(connection.alias)
         return execute(sql, params, many, context)
 

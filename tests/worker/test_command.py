@@ -15,8 +15,11 @@ from django.db.migrations.recorder import MigrationRecorder
 from django.db.models import QuerySet
 
 from django_leasequeue.compat import TASKS_LOGGER
+from django_leasequeue.lease import Lease
 from django_leasequeue.management.commands.leasequeue_worker import log_somewhere
 from django_leasequeue.models import Task
+from django_leasequeue.queue import Queue
+from django_leasequeue.wakeups import Sleeper
 from django_leasequeue.worker.names import new_name
 from tests.databases import on_all
 from tests.waiting import wait_for
@@ -98,6 +101,34 @@ def test_a_worker_with_a_free_thread_does_not_spin(site: Site) -> None:
         spent = time.process_time() - before
 
     assert spent < 0.1
+
+
+@databases
+def test_who_is_woken_claims_before_anything_else(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To withdraw first is a round trip for which whoever enqueued would wait."""
+    steps: list[str] = []
+    claim, leave = Queue.claim, Sleeper.__exit__
+
+    def claimed(queue: Queue, **how: Any) -> list[Lease]:
+        leases = claim(queue, **how)
+        if queue.name == "work":
+            steps.append("leased" if leases else "nothing")
+        return leases
+
+    def withdrawn(sleeper: Sleeper, *error: Any) -> None:
+        steps.append("withdrawn")
+        leave(sleeper, *error)
+
+    monkeypatch.setattr(Queue, "claim", claimed)
+    monkeypatch.setattr(Sleeper, "__exit__", withdrawn)
+    with site.worker():
+        wait_for(lambda: steps == ["nothing", "nothing"])  # the second look is the one before sleep
+        site.enqueue(tasks.add, 1, 2)
+        wait_for(lambda: {"leased", "withdrawn"} <= set(steps))
+
+    assert steps.index("leased") < steps.index("withdrawn")
 
 
 def asleep() -> list[object]:

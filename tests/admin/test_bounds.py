@@ -42,9 +42,10 @@ def test_words_are_searched_among_the_newest_tasks_an_id_among_all(
 @pytest.mark.usefixtures("large")
 def test_another_order_is_that_of_the_newest_tasks(tasks: Desk, emails: Queue) -> None:
     for n in range(4):
-        emails.enqueue({}, id=str(n), priority=n)
+        emails.enqueue({}, id=str(n))
+        emails.store.clock.advance(1)  # type: ignore[union-attr]
 
-    answer = tasks.page(o="3")
+    answer = tasks.page(o="3")  # by when they became ready
 
     assert ids_of(answer.context["cl"].result_list) == ["2", "3"]
     assert NOTE in answer.content.decode()

@@ -119,6 +119,25 @@ def test_a_scrape_of_its_own_thread_leaves_no_connection(
     assert in_thread(lambda: scrape(alone=False)).result(10) is True
 
 
+def test_who_asks_for_counters_alone_by_name_asks_no_database(
+    site: Site, registry: CollectorRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the docs have it for many workers."""
+    page = Path(__file__).resolve().parents[2] / "docs/recipes/prometheus.md"
+    names = re.findall(r"^ +- (leasequeue_\w+)$", page.read_text(), re.MULTILINE)
+    site.enqueue(tasks.add, 1, 1)
+    site.drain()
+    monkeypatch.setattr(metrics, "overview", None)
+
+    told = {
+        sample.name
+        for metric in registry.restricted_registry(names).collect()
+        for sample in metric.samples
+    }
+
+    assert {"leasequeue_attempts_total", "leasequeue_task_wait_seconds_bucket"} <= told <= {*names}
+
+
 @pytest.fixture
 def default_registry(registry: CollectorRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics, "REGISTRY", registry)
@@ -160,7 +179,8 @@ def test_the_docs_name_the_metrics_that_there_are(
     }
 
     def asked(page: str) -> set[str]:
-        return set(re.findall(r"\bleasequeue_[a-z_]+", (docs / page).read_text()))
+        names = re.findall(r"\bleasequeue_[a-z_]+", (docs / page).read_text())
+        return {re.sub("_(bucket|sum|count)$", "", name) for name in names}
 
     assert asked("prometheus.md") == there | {"leasequeue_worker"}  # that is the command
     assert asked("alerts.yml") <= there

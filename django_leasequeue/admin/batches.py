@@ -17,7 +17,7 @@ from ..batches import ended_since, go_on, items_of, reasons, stayed
 from ..models import Batch, DeadLetter, Task
 from ..transitions import Kind, State
 from .access import ReadOnlyTaskAdmin, positions
-from .states import state_at
+from .filters import state_at
 from .verbs import SECONDS_AT_ONCE, VERBS, reason_text, told, who
 from .wording import shortened, to_the_second
 

@@ -7,14 +7,14 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar, Final
 
 from django.contrib import admin
-from django.db.models import F, Q, QuerySet, Value
+from django.db.models import Case, CharField, F, Q, QuerySet, Value, When
 from django.db.models.functions import Coalesce
 from django.db.models.lookups import Exact
 from django.http import HttpRequest
 from django.utils.formats import number_format
 from django.utils.translation import gettext, gettext_lazy as _
 
-from ..models import DeadLetter, Task
+from ..models import DeadLetter, Task, dead_at
 from ..overview.counting import queues
 from ..story import VANISHED
 from ..transitions import Kind, State
@@ -212,6 +212,17 @@ def standing_at(state: str | None, now: datetime) -> Q:
         State.READY: Q(lane="now") | late,
         State.SCHEDULED: Q(lane="later", state=State.READY, visible_at__gt=now),
     }[State(state or "")]
+
+
+def state_at(now: datetime) -> Case:
+    """The state of a task at *now*, whether or not anybody wrote it down."""
+    return Case(
+        When(dead_at(now), then=Value(State.DEAD)),
+        When(Q(state=State.LEASED, visible_at__lte=now), then=Value(State.READY)),
+        When(Q(state=State.READY, visible_at__gt=now), then=Value(State.SCHEDULED)),
+        default=F("state"),
+        output_field=CharField(),
+    )
 
 
 class KindFilter(admin.SimpleListFilter):

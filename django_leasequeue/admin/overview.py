@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any, ClassVar, Final
 from urllib.parse import urlencode
 
-from django import forms
 from django.contrib import admin, messages
 from django.core.exceptions import BadRequest, PermissionDenied
 from django.db.models import QuerySet
@@ -31,7 +30,7 @@ from ..registry import WorkerFacts
 from ..stores.pauses import GATE
 from ..validation import CHARACTERS_MAX
 from .access import ReadOnlyTaskAdmin
-from .verbs import reason_field, who
+from .verbs import ReasonForm, who
 from .wording import to_the_second, two_lines
 
 WIDTH: Final = 180
@@ -65,12 +64,6 @@ TITLES: Final = {
 }
 
 
-class ReasonForm(forms.Form):
-    """What an operator confirms."""
-
-    reason = reason_field()
-
-
 @dataclass(frozen=True, kw_only=True)
 class Plot:
     """One window of one kind of event, as an outline in a box of WIDTH by HEIGHT."""
@@ -78,7 +71,6 @@ class Plot:
     title: str
     outline: str
     most: str
-    average: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -280,7 +272,6 @@ def plot(what: str, rates: Rates) -> Plot:
         title=(hour if rates.window == HOUR else day) % facts,
         outline=f"M0 {HEIGHT}{steps}V{HEIGHT}Z" if most else "",
         most=number(most),
-        average=number(rates.per_minute(what)),
     )
 
 

@@ -26,20 +26,18 @@ from ..transitions import Kind, State, TaskRecord
 from ..validation import as_life
 from .access import ReadOnlyTaskAdmin, of_own_id, positions
 from .bounds import FILTERED_MAX, BoundedPaginator, TaskChangeList, UnreadChangeList, newest
-from .filters import told as narrowed_by
-from .importable import is_gone
-from .rehearsal import by_queue, kinds_of, rehearse
-from .states import state_at
-from .timeline import Story, story_of
+from .filters import state_at, told as narrowed_by
+from .timeline import Story, is_gone, story_of
 from .verbs import (
     CANCEL,
-    REDRIVE,
     SECONDS_AT_ONCE,
     TOLD_MAX,
-    RateField,
-    SelectionForm,
+    ReasonForm,
     Verb,
+    by_queue,
+    kinds_of,
     put_on_record,
+    rehearse,
     told,
 )
 from .wording import breakable, short_id, two_lines
@@ -51,7 +49,7 @@ class TaskPagesAdmin(ReadOnlyTaskAdmin):
     """A list of held tasks, the story of each, and what may be done to them."""
 
     verbs: ClassVar[Sequence[Verb]]
-    form_class: ClassVar[type[SelectionForm]]
+    form_class: ClassVar[type[ReasonForm]]
     until_field: ClassVar[str]  # what the form's ``until`` is an upper bound of
     missing: ClassVar[Any] = _("There is no such task.")
     list_display_links = ("function",)
@@ -249,7 +247,9 @@ class TaskPagesAdmin(ReadOnlyTaskAdmin):
             chosen: the beginnings of the tasks that were chosen one by one; None: all *tasks*.
         """
         confirmed = request.POST if "confirmed" in request.POST else None
-        form = self.form_of(verb)(confirmed, initial={"until": self.until(request)})
+        form = self.form_class(confirmed, initial={"until": self.until(request)})
+        if verb is CANCEL:
+            form.fields.pop("rate", None)
         across = chosen is None
         valid = form.is_valid()
         if valid and across:
@@ -266,11 +266,6 @@ class TaskPagesAdmin(ReadOnlyTaskAdmin):
             letters=self.model is DeadLetter,
         )
         return self.carry_out(request, batch)
-
-    def form_of(self, verb: Verb) -> type[SelectionForm]:
-        """The form that is to be confirmed."""
-        rate = {"rate": RateField()} if verb is REDRIVE else {}
-        return type("Form", (self.form_class,), rate)
 
     def selection(self, request: HttpRequest) -> str:
         """In words, what a selection across pages was narrowed by; for the record, so in the
@@ -296,7 +291,7 @@ class TaskPagesAdmin(ReadOnlyTaskAdmin):
         request: HttpRequest,
         tasks: QuerySet[Task],
         *,
-        form: SelectionForm,
+        form: ReasonForm,
         back: str,
         across: bool,
     ) -> HttpResponse:

@@ -14,7 +14,7 @@ from ..models import Task, TaskTransition
 from ..transitions import State
 from .filters import STATES, PathFilter, QueueFilter, StateFilter, TenantFilter
 from .task_pages import TaskPagesAdmin
-from .verbs import CANCEL, SelectionForm
+from .verbs import CANCEL, ReasonForm
 from .wording import to_the_second, two_lines
 
 WHEN: Final[dict[str, Any]] = {
@@ -24,7 +24,7 @@ WHEN: Final[dict[str, Any]] = {
 }
 
 
-class TasksForm(SelectionForm):
+class TasksForm(ReasonForm):
     until = forms.IntegerField(widget=forms.HiddenInput)
 
 

@@ -1,18 +1,21 @@
 """What operators do to a selection of tasks: the words for it, and what came of it.
 
-One mechanism for every verb: ask, put the selection on record as a batch, go on with it, and tell
-how many moved and why the others did not.
+One mechanism for every verb: ask, rehearse, put the selection on record as a batch, go on with it,
+and tell how many moved and why the others did not.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
 from django import forms
 from django.contrib.admin.models import CHANGE, LogEntry
-from django.db.models import QuerySet
+from django.db.models import Count, Q, QuerySet
 from django.utils.translation import (
     gettext,
     gettext_lazy as _,
@@ -21,9 +24,9 @@ from django.utils.translation import (
     pgettext_lazy,
 )
 
-from ..batches import ALIVE, BUSY, LEFT, begin, stayed
-from ..models import Batch
-from ..policy import RATE_MAX, RATE_MIN, gap_of
+from ..batches import ALIVE, BUSY, LEFT, begin, stayed, would_stay
+from ..models import Batch, Task
+from ..policy import gap_of
 from ..transitions import State
 from .wording import to_the_second
 
@@ -89,8 +92,13 @@ CANCEL: Final = Verb(
 VERBS: Final = {verb.name: verb for verb in (REDRIVE, CANCEL)}
 
 
-def reason_field() -> forms.CharField:
-    return forms.CharField(
+class ReasonForm(forms.Form):
+    """What an operator confirms, and why.
+
+    Of a selection a subclass adds ``until``: what came later isn't meant by it.
+    """
+
+    reason = forms.CharField(
         label=_("Reason (optional)"),
         help_text=_("Kept on record with your name."),
         required=False,
@@ -99,24 +107,65 @@ def reason_field() -> forms.CharField:
     )
 
 
-class SelectionForm(forms.Form):
-    """What an operator confirms. A subclass adds ``until``: what came later isn't meant by it."""
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """Tasks of one queue and function whose errors have something in common.
 
-    reason = reason_field()
+    ``leased`` of them run, ``keyed`` have a dedupe key.
+    """
+
+    queue: str
+    path: str
+    fingerprint: str | None
+    count: int
+    leased: int
+    keyed: int
+
+    @property
+    def function(self) -> str:
+        return self.path.rpartition(".")[2]
 
 
-class RateField(forms.FloatField):
-    """Tasks per second, of a redrive."""
+def kinds_of(tasks: QuerySet[Task], now: datetime) -> list[Kind]:
+    """The kinds of *tasks*, the most frequent first."""
+    rows = tasks.order_by().values("queue", "path", "fingerprint")
+    leased = Count("pk", filter=Q(state=State.LEASED, visible_at__gt=now))
+    rows = rows.annotate(count=Count("pk"), leased=leased, keyed=Count("dedupe_key"))
+    return [Kind(**row) for row in rows.order_by("-count", "queue", "path", "fingerprint")]
 
-    def __init__(self) -> None:
-        super().__init__(
-            label=_("At most so many a second (optional)"),
-            help_text=_("Empty: all are ready at once. Else one after the other, scheduled."),
-            required=False,
-            min_value=RATE_MIN,
-            max_value=RATE_MAX,
-            widget=forms.NumberInput(attrs={"step": "any"}),
-        )
+
+def by_queue(kinds: Iterable[Kind]) -> list[dict[str, object]]:
+    counts: Counter[str] = Counter()
+    for kind in kinds:
+        counts[kind.queue] += kind.count
+    return [{"queue": queue, "count": counts[queue]} for queue in sorted(counts)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rehearsal:
+    """How many would move, how many would stay for their key's sake, and when the last is due."""
+
+    moves: int
+    stay: int
+    last_at: datetime | None
+    kinds: Sequence[Kind]
+    more: bool
+
+
+def rehearse(
+    tasks: QuerySet[Task], kinds: Sequence[Kind], now: datetime, form: ReasonForm
+) -> Rehearsal:
+    count = sum(kind.count for kind in kinds)
+    at_stake = "rate" in form.fields and any(kind.keyed for kind in kinds)  # of a redrive only
+    stay = would_stay(tasks, now) if at_stake else 0
+    rate = form.cleaned_data.get("rate")
+    return Rehearsal(
+        moves=count - stay,
+        stay=stay,
+        last_at=now + max(0, count - stay - 1) * gap_of(rate) if rate else None,
+        kinds=kinds[:TOLD_MAX],
+        more=len(kinds) > TOLD_MAX,
+    )
 
 
 def put_on_record(

@@ -6,7 +6,7 @@ import getpass
 import json
 import socket
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -61,6 +61,25 @@ class Verb:
 
     def run(self, command: BaseCommand, **options: Any) -> None:
         self.act(command, Namespace(**options))
+
+
+@dataclass(frozen=True)
+class Group:
+    """Verbs that share a name: the next word, told as *dest*, says which is meant."""
+
+    HELP: str
+    dest: str
+    verbs: Mapping[str, Verb | Group]
+    epilog: str = ""
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.epilog = self.epilog
+        names = parser.add_subparsers(dest=self.dest, required=True, metavar=self.dest.upper())
+        for name, verb in self.verbs.items():
+            verb.add_arguments(names.add_parser(name, help=verb.HELP, description=verb.HELP))
+
+    def run(self, command: BaseCommand, **options: Any) -> None:
+        self.verbs[options.pop(self.dest)].run(command, **options)
 
 
 def verb(help: str, *arguments: Argument) -> Callable[[Act], Verb]:

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from django_leasequeue import Queue
-from django_leasequeue.admin.states import state_at
+from django_leasequeue.admin.filters import state_at
 from django_leasequeue.models import Task
 from django_leasequeue.testing.clock import START
 from django_leasequeue.transitions import as_of

@@ -1,19 +1,14 @@
-"""The verbs of ``manage.py leasequeue``, by name.
-
-Each has a HELP of one sentence, ``add_arguments(parser)``, and ``run(command, **options)``: it is
-declared by ``terminal.verb``, or a module of its own.
-"""
+"""The verbs of ``manage.py leasequeue``, by name, as ``terminal`` declares them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import ModuleType
 from typing import Final
 
-from ..terminal import Verb
+from ..terminal import Group, Verb
 from . import auditing, dead, operating, pruning, seeing, task
 
-VERBS: Final[Mapping[str, Verb | ModuleType]] = {
+VERBS: Final[Mapping[str, Verb | Group]] = {
     "status": seeing.status,
     "workers": seeing.workers,
     "health": seeing.health,
@@ -21,7 +16,7 @@ VERBS: Final[Mapping[str, Verb | ModuleType]] = {
     "resume": operating.resume,
     "task": task.task,
     "cancel": operating.cancel,
-    "dead": dead,
+    "dead": dead.dead,
     "prune": pruning.prune,
     "erase": operating.erase,
     "verify": auditing.verify,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator, Mapping
+from argparse import Namespace
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any, Final
 
@@ -23,7 +23,7 @@ from ..terminal import (
     JSON,
     REMARKS,
     Bar,
-    Verb,
+    Group,
     argument,
     databases,
     local,
@@ -34,10 +34,6 @@ from ..terminal import (
 )
 from .task import tell
 
-HELP: Final = "Dead letters: list them, show one, redrive or discard many."
-EPILOG: Final = (
-    "Exit status: 0 done; 1 wrong call or no such letter; 3 some stayed, or --exit-code."
-)
 SOME_STAYED: Final = 3
 SECONDS_PER_STEP: Final = 0.5  # between two looks at the progress
 
@@ -127,25 +123,12 @@ def discard(command: BaseCommand, asked: Namespace) -> None:
     move(command, "cancel", asked)
 
 
-ACTS: Final[Mapping[str, Verb]] = {
-    "list": list_,
-    "show": show,
-    "redrive": redrive,
-    "discard": discard,
-}
-
-
-def add_arguments(parser: ArgumentParser) -> None:
-    """See the package."""
-    parser.epilog = EPILOG
-    acts = parser.add_subparsers(dest="act", required=True, metavar="ACT")
-    for name, act in ACTS.items():
-        act.add_arguments(acts.add_parser(name, help=act.HELP, description=act.HELP))
-
-
-def run(command: BaseCommand, *, act: str, **options: Any) -> None:
-    """See the package."""
-    ACTS[act].run(command, **options)
+dead: Final = Group(
+    "Dead letters: list them, show one, redrive or discard many.",
+    "act",
+    {"list": list_, "show": show, "redrive": redrive, "discard": discard},
+    "Exit status: 0 done; 1 wrong call or no such letter; 3 some stayed, or --exit-code.",
+)
 
 
 def matching(using: str, asked: Namespace, **instead: Any) -> QuerySet[DeadLetter]:

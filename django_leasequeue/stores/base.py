@@ -197,7 +197,6 @@ class Store(ABC):
     def adopt(self, queue: str, worker: str) -> list[TaskRecord]:
         """Take back every live lease of *worker*: ready now, or dead where attempts ran out."""
 
-    @abstractmethod
     def redrive(
         self,
         queue: str,
@@ -212,8 +211,19 @@ class Store(ABC):
         Rows locked by others are skipped as busy; a key that a live task holds skips its letter.
 
         Args:
+            ids: BATCH of them at most.
             slots: when the letters that move become visible, in enqueue order; None: now.
         """
+        verdicts: dict[str, str | None] = dict.fromkeys(ids, "not held")
+        verdicts |= self.redrive_held(queue, tenant, [*verdicts], slots, **why)
+        skipped = {id: why for id, why in verdicts.items() if why is not None}
+        return RedriveBatch(redriven=len(verdicts) - len(skipped), skipped=skipped)
+
+    @abstractmethod
+    def redrive_held(
+        self, queue: str, tenant: str, ids: Sequence[str], slots: Slots | None, **why: Unpack[Why]
+    ) -> Mapping[str, str | None]:
+        """Of those of *ids* that are held: why each stayed; None where it was redriven."""
 
     @abstractmethod
     def cancel(

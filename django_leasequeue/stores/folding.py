@@ -19,7 +19,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack
 from uuid import UUID
 
 from ..lease import Lease
-from ..records import Admitted, EnqueuedTask, RedriveBatch, Slots
+from ..records import Admitted, EnqueuedTask, Slots
 from ..transitions import (
     Kind,
     State,
@@ -322,18 +322,12 @@ class FoldingStore(Store):
         return self.kept(task, follow(task, kind, now, visible_at=now, adopted_by=worker))
 
     @move
-    def redrive(
-        self,
-        queue: str,
-        ids: Sequence[str],
-        *,
-        tenant: str,
-        slots: Slots | None = None,
-        **why: Unpack[Why],
-    ) -> RedriveBatch:
-        verdicts: dict[str, str | None] = dict.fromkeys(ids, "not held")
+    def redrive_held(
+        self, queue: str, tenant: str, ids: Sequence[str], slots: Slots | None, **why: Unpack[Why]
+    ) -> dict[str, str | None]:
+        verdicts: dict[str, str | None] = {}
         with self.moving() as now:
-            found = [task for id in verdicts if (task := self.held(queue, id, tenant))]
+            found = [task for id in ids if (task := self.held(queue, id, tenant))]
             slots = slots and slots.since(now)
             # The oldest first: of letters that share a key it gets the key, on every store.
             for task in sorted(found, key=lambda task: task.seq):
@@ -341,8 +335,7 @@ class FoldingStore(Store):
                 verdicts[task.id] = self.redrive_one(task, now, at, **why)
                 if slots and verdicts[task.id] is None:
                     slots = slots.after(1)
-        skipped = {id: why for id, why in verdicts.items() if why}
-        return RedriveBatch(redriven=len(verdicts) - len(skipped), skipped=skipped)
+        return verdicts
 
     def redrive_one(
         self, seen: TaskRecord, now: datetime, visible_at: datetime, **facts: str | None

@@ -18,7 +18,7 @@ from psycopg.errors import DeadlockDetected, SerializationFailure
 
 from ...lease import Lease
 from ...models import Task, TaskTransition
-from ...records import Admitted, All, Depth, EnqueuedTask, Paused, RedriveBatch, Slots
+from ...records import Admitted, All, Depth, EnqueuedTask, Paused, Slots
 from ...transitions import Kind, State, TaskRecord, Transition, json_text
 from ...validation import Why
 from .. import pauses, tallies
@@ -239,47 +239,33 @@ class PostgresStore(Store):
         self.announce(rows.happened(answer, queue))
         return [rows.record(row) for row in answer]
 
-    def redrive(
-        self,
-        queue: str,
-        ids: Sequence[str],
-        *,
-        tenant: str,
-        slots: Slots | None = None,
-        **why: Unpack[Why],
-    ) -> RedriveBatch:
-        asked = list(dict.fromkeys(ids))
+    def redrive_held(
+        self, queue: str, tenant: str, ids: Sequence[str], slots: Slots | None, **why: Unpack[Why]
+    ) -> dict[str, str | None]:
         data = json_text(why)
-        verdicts: dict[str, str | None] = dict.fromkeys(asked, "not held")
-        for start in range(0, len(asked), BATCH):
-            waiting = asked[start : start + BATCH]
-            while waiting:
-                answer = self.redrive_batch(queue, waiting, slots, tenant=tenant, data=data)
-                found = [row for row in answer if row["state"] is not None]
-                told = {row["id"]: rows.skipped(row) for row in found if not row["again"]}
-                taken = list(told.values()).count(None)
-                slots = slots and slots.since(self.now()).after(taken)
-                verdicts |= told
-                waiting = [row["id"] for row in found if row["again"]]
-        skipped = {id: why for id, why in verdicts.items() if why is not None}
-        return RedriveBatch(redriven=len(asked) - len(skipped), skipped=skipped)
+        verdicts: dict[str, str | None] = {}
+        while ids:
+            answer = self.redrive_batch(queue, ids, slots, tenant=tenant, data=data)
+            found = [row for row in answer if row["state"] is not None]
+            told = {row["id"]: rows.skipped(row) for row in found if not row["again"]}
+            slots = slots and slots.since(self.now()).after(list(told.values()).count(None))
+            verdicts |= told
+            ids = [row["id"] for row in found if row["again"]]
+        return verdicts
 
     def redrive_batch(
-        self, queue: str, ids: Sequence[str], slots: Slots | None, *, tenant: str, data: str
+        self, queue: str, ids: Sequence[str], slots: Slots | None, **asked: str
     ) -> list[Row]:
-        asked = {
-            "queue": queue,
-            "tenant": tenant,
+        some = {
             "ids": ids,
             "lives": [columns.life_in(id) for id in ids],
-            "data": data,
             "first_at": slots and slots.first_at,
             "gap_us": slots.gap // columns.MICROSECOND if slots else 0,
         }
 
         def guarded() -> list[Row]:
             with transaction.atomic(using=self.using):
-                return self.run("redrive", **asked)
+                return self.run("redrive", queue=queue, **asked, **some)
 
         for _ in range(KEY_REPEATS):
             try:
@@ -293,7 +279,7 @@ class PostgresStore(Store):
             return [{"id": ids[0], "state": State.DEAD, "kind": None, "again": False} | NO_HOLDER]
         answer = []
         for id in ids:
-            one = self.redrive_batch(queue, [id], slots, tenant=tenant, data=data)
+            one = self.redrive_batch(queue, [id], slots, **asked)
             slots = slots and slots.after(sum(row["kind"] == Kind.REDRIVEN for row in one))
             answer += one
         return answer

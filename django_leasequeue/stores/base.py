@@ -16,11 +16,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from functools import partial
-from typing import Any, Final, Protocol, TypeVar, Unpack
+from functools import partial, wraps
+from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar, Unpack
 from uuid import UUID
 
-from django.db import OperationalError, connections, transaction
 from django.dispatch import Signal
 
 from .. import signals
@@ -33,8 +32,21 @@ from ..validation import Why
 
 REFUSED: Final = "refused"  # what the tallies call the calls on lost leases
 BATCH: Final = 100  # rows a settling or operator's statement touches at a time
-REPEATS_MAX: Final = 200  # each time somebody else got on, so that this ends long before
 Answer = TypeVar("Answer")
+Given = ParamSpec("Given")
+Mover = TypeVar("Mover", bound="Store")
+
+
+def move(
+    make: Callable[Concatenate[Mover, Given], Answer],
+) -> Callable[Concatenate[Mover, Given], Answer]:
+    """A method that is one move, made again where the database asks for it."""
+
+    @wraps(make)
+    def made(self: Mover, /, *args: Given.args, **kwargs: Given.kwargs) -> Answer:
+        return self.repeated(partial(make, self, *args, **kwargs))
+
+    return made
 
 
 class Clock(Protocol):
@@ -303,19 +315,7 @@ class Store(ABC):
 
     def repeated(self, act: Callable[[], Answer]) -> Answer:
         """Do *act*, again where the server asks for it; inside a transaction the caller has to."""
-        if not connections[self.using].get_autocommit():
-            return act()
-        for _ in range(REPEATS_MAX):
-            try:
-                return act()
-            except OperationalError as error:
-                if not self.lost_a_conflict(error):
-                    raise
         return act()
-
-    def lost_a_conflict(self, error: OperationalError) -> bool:
-        """Whether *error* says: rolled back because of others, try again."""
-        return False
 
     def lost_reason(self, lease: Lease) -> LostReason | None:
         """Why *lease* isn't live; None where it is. Takes no lock."""
@@ -342,6 +342,7 @@ class Store(ABC):
             error=transition.facts.get("error"),
         )
 
+    @abstractmethod
     def on_commit(self, act: Callable[[], None], *, once: bool = True) -> None:
         """Do *act* once the transaction this call belongs to is committed.
 
@@ -351,28 +352,11 @@ class Store(ABC):
         Args:
             once: equal acts are done once. What is never equal needs no look at all the others.
         """
-        connection = connections[self.using]
-        if connection.in_atomic_block:
-            if once and self.is_pending(act):
-                return
-        elif not connection.get_autocommit():
-            return
-        transaction.on_commit(act, using=self.using, robust=True)
-
-    def is_pending(self, act: Callable[[], None]) -> bool:
-        """Whether an equal act waits under savepoints that are all still open: it lives and dies
-        with us."""
-        connection = connections[self.using]
-        open_savepoints = set(connection.savepoint_ids)
-        return any(
-            hook == act and under <= open_savepoints for under, hook, *_ in connection.run_on_commit
-        )
 
     def wake_for(self, stored: Iterable[EnqueuedTask], wake: Wake | None) -> None:
         if wake and not all(task.duplicate for task in stored):
             self.on_commit(wake)
 
+    @abstractmethod
     def inside_atomic(self) -> bool:
         """Whether a caller's own ``atomic`` block is open; a TestCase's doesn't count."""
-        blocks = connections[self.using].atomic_blocks
-        return bool(blocks) and not blocks[-1]._from_testcase  # type: ignore[attr-defined]

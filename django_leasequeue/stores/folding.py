@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime, timedelta
-from functools import partial, wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack
+from typing import Any, Unpack
 from uuid import UUID
 
 from ..lease import Lease
@@ -34,22 +33,7 @@ from ..transitions import (
     overdue,
 )
 from ..validation import Why
-from .base import BATCH, Answer, Failure, Finish, Store, Wake
-
-Given = ParamSpec("Given")
-Mover = TypeVar("Mover", bound="FoldingStore")
-
-
-def move(
-    make: Callable[Concatenate[Mover, Given], Answer],
-) -> Callable[Concatenate[Mover, Given], Answer]:
-    """A method that is one move, made again where the database asks for it."""
-
-    @wraps(make)
-    def made(self: Mover, /, *args: Given.args, **kwargs: Given.kwargs) -> Answer:
-        return self.repeated(partial(make, self, *args, **kwargs))
-
-    return made
+from .base import BATCH, Failure, Finish, Store, Wake, move
 
 
 class FoldingStore(Store):

@@ -18,7 +18,7 @@ from uuid import UUID
 from ..records import All, Depth, Paused
 from ..transitions import Kind, State, TaskRecord, Transition, as_of, overdue
 from ..validation import Why
-from .base import BATCH, Answer, Clock, Old, Pruned
+from .base import BATCH, Clock, Old, Pruned
 from .folding import FoldingStore
 
 Name = tuple[str, str, str, str]
@@ -63,9 +63,6 @@ class MemoryStore(FoldingStore):
             raise
         finally:
             self.in_move = False
-
-    def repeated(self, act: Callable[[], Answer]) -> Answer:
-        return act()
 
     def on_commit(self, act: Callable[[], None], *, once: bool = True) -> None:
         with self.mutex:

@@ -10,13 +10,11 @@ along an index that leads to nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from functools import partial
-from typing import Any, Final, Unpack
-from uuid import UUID
+from typing import Any, Final
 
 from django.db import IntegrityError, OperationalError, connections, transaction
 from django.db.models import Count, F, Min, Q, QuerySet
@@ -24,13 +22,13 @@ from django.db.models import Count, F, Min, Q, QuerySet
 from ..failure import fingerprint
 from ..lease import Lease
 from ..models import COLUMNS, Effect, Task, TaskTransition, Turn, dead_at
-from ..records import Admitted, All, Depth, EnqueuedTask, Paused
+from ..records import Admitted, Depth, EnqueuedTask
 from ..transitions import NOTHING, TRANSITION, Kind, State, TaskRecord, Transition, as_of
-from ..validation import Why
-from . import pauses, pruning, tallies
-from .base import BATCH, REPEATS_MAX, Old, Pruned
+from . import pauses, pruning
+from .base import Old, Pruned, move
+from .database import REPEATS_MAX, DatabaseStore
 from .drivers import CONFLICTS, DUPLICATE_KEY, number
-from .folding import FoldingStore, move
+from .folding import FoldingStore
 from .mending import lane, row_of
 
 TURNS_KEPT: Final = 1000  # claims in flight may still write places that they read this long ago
@@ -46,17 +44,8 @@ class TakenMeanwhile(Exception):
     """Another transaction has stored the same id or dedupe key."""
 
 
-class PortableStore(FoldingStore):
+class PortableStore(DatabaseStore, FoldingStore):
     """The tasks of one database that Django knows."""
-
-    @property
-    def tasks(self) -> QuerySet[Task]:
-        """Plain: the model's own manager refuses to write."""
-        return QuerySet(Task, using=self.using)
-
-    @property
-    def transitions(self) -> QuerySet[TaskTransition]:
-        return QuerySet(TaskTransition, using=self.using)
 
     @property
     def on_mysql(self) -> bool:
@@ -78,9 +67,8 @@ class PortableStore(FoldingStore):
     @contextmanager
     def moving(self) -> Iterator[datetime]:
         self.read_what_is_committed()
-        # The clock is read when the transaction has begun: SQLite may have waited for others.
-        with transaction.atomic(using=self.using):
-            yield self.now()
+        with super().moving() as now:
+            yield now
 
     def read_what_is_committed(self) -> None:
         """On MariaDB and MySQL, see to the isolation of the move that follows.
@@ -232,19 +220,6 @@ class PortableStore(FoldingStore):
     def may_claim(self, queue: str) -> bool:
         return pauses.may_claim(self.using, queue)
 
-    @move
-    def pause(self, queue: str, **why: Unpack[Why]) -> bool:
-        with self.moving():
-            return pauses.pause(self.using, queue, self.now, **why)
-
-    @move
-    def resume(self, queue: str, **why: Unpack[Why]) -> bool:
-        with self.moving() as now:
-            return pauses.resume(self.using, queue, now, **why)
-
-    def pauses(self) -> Mapping[str, Paused]:
-        return pauses.pauses(self.using)
-
     def heartbeat(self, lease: Lease, details: str | None) -> Lease | None:
         try:
             with self.impatient():
@@ -269,18 +244,6 @@ class PortableStore(FoldingStore):
             finally:
                 cursor.execute(f"PRAGMA busy_timeout = {patience}")
 
-    def history(self, lives: Iterable[UUID], *, since: int = 0) -> list[Transition]:
-        found = self.transitions.filter(life__in=list(lives), id__gte=since)
-        return [row.transition for row in found.order_by("id")]
-
-    def dead(
-        self, queue: str, *, tenant: str | All, after: int = 0, limit: int = BATCH
-    ) -> list[TaskRecord]:
-        letters = self.tasks.filter(dead_at(self.now()), queue=queue, seq__gt=after)
-        if not isinstance(tenant, All):
-            letters = letters.filter(tenant=tenant)
-        return [row.record for row in letters.order_by("seq")[:limit]]
-
     def depth(self, queue: str) -> Depth:
         at = self.now()
         counts = self.tasks.filter(queue=queue).aggregate(
@@ -301,12 +264,6 @@ class PortableStore(FoldingStore):
         later = self.tasks.filter(queue=queue, lane="later", visible_at__gt=at)
         row = later.order_by("visible_at", "seq").first()
         return row.visible_at - at if row else None
-
-    def counts(self, queue: str) -> Mapping[str, int]:
-        return tallies.counted(self.using, queue, self.now())
-
-    def tally(self, counts: Mapping[tuple[str, str], int]) -> None:
-        self.repeated(partial(tallies.add, self.using, counts))
 
     @move
     def prune(self, old: Old, *, behind: int, size: int) -> Pruned:

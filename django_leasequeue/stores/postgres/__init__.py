@@ -6,23 +6,22 @@ met what came due by time, a redrive that met a task dead by the clock alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final, Unpack
 from uuid import UUID
 
 from django.db import IntegrityError, OperationalError, transaction
-from django.db.models import F, Subquery
+from django.db.models import Subquery
 from psycopg.errors import DeadlockDetected, SerializationFailure
 
 from ...lease import Lease
-from ...models import Task, TaskTransition
-from ...records import Admitted, All, Depth, EnqueuedTask, Paused, Slots
-from ...transitions import Kind, State, TaskRecord, Transition, json_text
+from ...records import Admitted, Depth, EnqueuedTask, Slots
+from ...transitions import Kind, State, TaskRecord, json_text
 from ...validation import Why
-from .. import pauses, tallies
-from ..base import BATCH, Clock, Failure, Finish, Old, Pruned, Store, Wake
+from ..base import BATCH, Clock, Failure, Finish, Old, Pruned, Wake
+from ..database import DatabaseStore
 from . import columns, rows
 from .heads import Head
 from .rows import Claimed, Row
@@ -33,7 +32,7 @@ NO_HOLDER: Final = {"key": None, "held_by": None}  # that could be named
 PRUNE_EVERY: Final = 1009  # tokens; a prime, so that no rhythm of log rows steps over it
 
 
-class PostgresStore(Store):
+class PostgresStore(DatabaseStore):
     """The tasks of one PostgreSQL database."""
 
     def __init__(self, using: str, clock: Clock | None = None) -> None:
@@ -292,66 +291,26 @@ class PostgresStore(Store):
         asked = {"queue": queue, "tenant": tenant, "ids": list(ids), "lives": lives}
         return {row["id"] for row in self.run("cancel", **asked, data=data)}
 
-    def pause(self, queue: str, **why: Unpack[Why]) -> bool:
-        def paused() -> bool:
-            with transaction.atomic(using=self.using):
-                return pauses.pause(self.using, queue, self.now, **why)
-
-        return self.repeated(paused)
-
-    def resume(self, queue: str, **why: Unpack[Why]) -> bool:
-        now = self.now()
-        return self.repeated(lambda: pauses.resume(self.using, queue, now, **why))
-
-    def pauses(self) -> Mapping[str, Paused]:
-        return pauses.pauses(self.using)
-
     def erase(self, queue: str, life: UUID, **why: Unpack[Why]) -> bool:
         data = json_text(why)
         return bool(self.run("erase", queue=queue, life=life, data=data)[0]["done"])
 
     def find(self, life: UUID) -> TaskRecord | None:
         # By its number, the place of its first row in the log: a life has no index of its own.
-        rows = TaskTransition.objects.using(self.using).filter(life=life).order_by("id")
+        rows = self.transitions.filter(life=life).order_by("id")
         number = rows.values("id")[:1]
-        task = Task.objects.using(self.using).filter(seq=Subquery(number)).first()
+        task = self.tasks.filter(seq=Subquery(number)).first()
         return task.record if task else None
 
     def held(self, queue: str, id: str, tenant: str) -> TaskRecord | None:
         answer = self.run("held", queue=queue, tenant=tenant, id=id, life=columns.life_in(id))
         numbers = [row["seq"] for row in answer]
-        task = Task.objects.using(self.using).filter(seq__in=numbers).first()
+        task = self.tasks.filter(seq__in=numbers).first()
         return task.record if task else None
-
-    def history(self, lives: Iterable[UUID], *, since: int = 0) -> list[Transition]:
-        log = TaskTransition.objects.using(self.using)
-        found = log.filter(life__in=list(lives), id__gte=since).order_by("id")
-        return [row.transition for row in found]
-
-    def dead(
-        self, queue: str, *, tenant: str | All, after: int = 0, limit: int = BATCH
-    ) -> list[TaskRecord]:
-        now = self.now()
-        held = Task.objects.using(self.using).filter(queue=queue, seq__gt=after)
-        if not isinstance(tenant, All):
-            held = held.filter(tenant=tenant)
-        late = held.filter(lane="later", state=State.LEASED, visible_at__lte=now)
-        # The clock's dead are read first: a task that is written down in between is met twice,
-        # which a dictionary forgives, and never missed.
-        over = late.filter(attempt__gte=F("max_attempts")).order_by("seq")[:limit]
-        letters = {task.seq: task.record for task in over}
-        written = held.filter(state=State.DEAD).order_by("seq")[:limit]
-        letters |= {task.seq: task.record for task in written}
-        return [letters[seq] for seq in sorted(letters)][:limit]
 
     def depth(self, queue: str) -> Depth:
         [row] = self.run("depth", queue=queue)
-        return Depth(
-            visible=row["visible"],
-            scheduled=row["scheduled"],
-            leased=row["leased"],
-            dead=row["dead"],
-        )
+        return Depth(**{name: count for name, count in row.items() if name != "oldest"})
 
     def oldest_visible(self, queue: str) -> timedelta | None:
         oldest: timedelta | None = self.run("depth", queue=queue)[0]["oldest"]
@@ -360,12 +319,6 @@ class PostgresStore(Store):
     def next_due(self, queue: str) -> timedelta | None:
         answer = self.run("next_due", queue=queue)
         return answer[0]["remaining"] if answer else None
-
-    def counts(self, queue: str) -> Mapping[str, int]:
-        return tallies.counted(self.using, queue, self.now())
-
-    def tally(self, counts: Mapping[tuple[str, str], int]) -> None:
-        tallies.add(self.using, counts)
 
     def prune(self, old: Old, *, behind: int, size: int) -> Pruned:
         [row] = self.run(

@@ -8,10 +8,11 @@ about how many; elsewhere the counts are "at least".
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
 from django.db import connections
 from django.db.models import Q, QuerySet
@@ -24,58 +25,69 @@ COUNTED_MAX: Final = 2_000  # of a lane of a queue; of many queues fewer of each
 COUNTED_MIN: Final = 200
 COUNTED_OF_ALL_MAX: Final = 6_000
 QUEUES_MAX: Final = 200
-# All that is in this lane is ready: the index alone tells the rest.
-READY: Final = "'ready' AS state, visible_at, 0 AS attempt, 1 AS max_attempts"
-ORDERS: Final = {
-    "lane = 'now'": "queue, tenant, priority DESC, visible_at, seq",
-    "lane = 'later'": "queue, visible_at, seq",
-    "state = 'dead'": "queue, seq",
-}
-# Of what there is more than was counted, where a lane has more rows than the bound: most of all
-# of the first.
-CUT: Final = {
-    "lane = 'now'": ("visible",),
-    "lane = 'later'": ("scheduled", "leased"),
-    "state = 'dead'": ("dead",),
-}
 HEADS_MAX: Final = 300  # tenants and priorities whose oldest is asked for
-# What the clock has done counts, written down or not: see models.dead_at.
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Lane:
+    """Some of a queue's rows: which, in the order of their index, and their states by the clock.
+
+    ``cut`` names the counts of which there is more where they are more than the bound, most of all
+    of the first.
+    """
+
+    rows: str
+    order: str
+    state: str
+    cut: tuple[str, ...]
+
+
+# What the clock has done counts, written down or not: see transitions.as_of.
+BY_CLOCK: Final = """
+CASE WHEN visible_at > %(now)s THEN CASE state WHEN 'ready' THEN 'scheduled' ELSE state END
+     WHEN state = 'leased' THEN CASE WHEN attempt < max_attempts THEN 'ready' ELSE 'dead' END
+     ELSE state END"""
+NOW: Final = Lane(
+    rows="lane = 'now'",
+    order="queue, tenant, priority DESC, visible_at, seq",
+    # All that is in this lane is ready: the index alone tells the rest.
+    state="CASE WHEN visible_at > %(now)s THEN 'scheduled' ELSE 'ready' END",
+    cut=("visible",),
+)
+LATER: Final = Lane(
+    rows="lane = 'later'",
+    order="queue, visible_at, seq",
+    state=BY_CLOCK,
+    cut=("scheduled", "leased"),
+)
+DEAD: Final = Lane(rows="state = 'dead'", order="queue, seq", state="state", cut=("dead",))
 COUNT: Final = """
-SELECT tenant,
-       SUM(CASE WHEN visible_at <= %s AND (state = 'ready'
-                 OR (state = 'leased' AND attempt < max_attempts)) THEN 1 ELSE 0 END),
-       SUM(CASE WHEN state = 'ready' AND visible_at > %s THEN 1 ELSE 0 END),
-       SUM(CASE WHEN state = 'leased' AND visible_at > %s THEN 1 ELSE 0 END),
-       SUM(CASE WHEN state = 'dead' OR (state = 'leased' AND visible_at <= %s
-                 AND attempt >= max_attempts) THEN 1 ELSE 0 END),
-       COUNT(*),
-       (MIN(CASE WHEN visible_at <= %s AND (state = 'ready'
-                 OR (state = 'leased' AND attempt < max_attempts)) THEN visible_at END)){utc}
-  FROM (SELECT tenant, {columns}
+SELECT tenant, state, COUNT(*), (MIN(visible_at)){utc}
+  FROM (SELECT tenant, visible_at, {state} AS state
           FROM leasequeue_task
-         WHERE queue = %s AND {lane}{whose}
+         WHERE queue = %(queue)s AND {rows}{whose}
          ORDER BY {order}
-         LIMIT %s) AS few
- GROUP BY tenant
+         LIMIT %(limit)s) AS few
+ GROUP BY tenant, state
 """
 ESTIMATE: Final = """
-EXPLAIN (FORMAT JSON) SELECT 1 FROM leasequeue_task WHERE queue = %s AND {lane}{whose}
+EXPLAIN (FORMAT JSON) SELECT 1 FROM leasequeue_task WHERE queue = %(queue)s AND {rows}{whose}
 """
 # The first of each tenant and priority, found one by one in the index that has them in this order.
 HEADS: Final = """
 WITH RECURSIVE head (seq, n) AS (
     SELECT (SELECT seq FROM leasequeue_task
              WHERE queue = %(queue)s AND lane = 'now'{whose}
-             ORDER BY queue, tenant, priority DESC, visible_at, seq LIMIT 1), 1
+             ORDER BY {order} LIMIT 1), 1
      UNION ALL
     SELECT COALESCE(
            (SELECT seq FROM leasequeue_task
              WHERE queue = %(queue)s AND lane = 'now' AND tenant = here.tenant
                AND priority < here.priority
-             ORDER BY queue, tenant, priority DESC, visible_at, seq LIMIT 1),
+             ORDER BY {order} LIMIT 1),
            (SELECT seq FROM leasequeue_task
              WHERE queue = %(queue)s AND lane = 'now' AND tenant > here.tenant{whose}
-             ORDER BY queue, tenant, priority DESC, visible_at, seq LIMIT 1)),
+             ORDER BY {order} LIMIT 1)),
            n + 1
       FROM head
       JOIN leasequeue_task AS here ON here.seq = head.seq
@@ -101,6 +113,10 @@ class Counts:
     leased: int = 0
     dead: int = 0
     since: datetime | None = None
+
+    @property
+    def tasks(self) -> int:
+        return self.visible + self.scheduled + self.leased + self.dead
 
     def __add__(self, other: Counts) -> Counts:
         return Counts(
@@ -158,93 +174,73 @@ def held(
     Args:
         queues: so many are asked about, and share what may be read.
     """
-    found: dict[str, Counts] = {}
-    cut: set[str] = set()
+    if tenants is not None and not tenants:
+        return Held()
+    table = Table(using=using, queue=queue, tenants=tenants or ())
+    at = Instant().get_db_prep_value(now, connections[using])
+    found: defaultdict[str, list[Counts]] = defaultdict(list)
     more: dict[str, int] = {}
-
-    def add(counts: Counts) -> None:
-        so_far = found.get(counts.tenant, Counts(tenant=counts.tenant))
-        found[counts.tenant] = so_far + counts
-
-    for lane in ORDERS:
+    cut: set[str] = set()
+    for lane in (NOW, LATER, DEAD):
         rows = 0
-        for counts, counted in count(using, queue, now, lane, tenants, bound(queues)):
-            rows += counted
-            add(counts)
+        for counts in table.counted(lane, at, bound(queues) + 1):
+            rows += counts.tasks
+            found[counts.tenant].append(counts)
         if rows > bound(queues):
-            cut |= {*CUT[lane]}
-            if about := estimate(using, queue, lane, tenants):
-                more[CUT[lane][0]] = max(0, about - rows)
+            cut |= {*lane.cut}
+            if table.on_postgresql:
+                more[lane.cut[0]] = max(0, table.estimated(lane) - rows)
     if "visible" in cut:  # the oldest may lie behind the bound
-        for counts in heads(using, queue, tenants, HEADS_MAX // queues):
-            add(counts)
-    by_tenant = tuple(found[tenant] for tenant in sorted(found))
+        for counts in table.heads(HEADS_MAX // queues):
+            found[counts.tenant].append(counts)
+    by_tenant = tuple(sum(found[tenant], Counts(tenant=tenant)) for tenant in sorted(found))
     return Held(tenants=by_tenant, cut=frozenset(cut), more=more)
 
 
-def estimate(using: str, queue: str, lane: str, tenants: Collection[str] | None) -> int | None:
-    """About how many rows *lane* has, as PostgreSQL's planner expects; None elsewhere."""
-    if connections[using].vendor != "postgresql":
-        return None
-    sql = ESTIMATE.format(lane=lane, whose=whose(tenants))
-    with connections[using].cursor() as cursor:
-        cursor.execute(sql, [queue, *(tenants or ())])
-        [said] = cursor.fetchone()
-    plan = json.loads(said) if isinstance(said, str) else said
-    return int(plan[0]["Plan"]["Plan Rows"])
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """The rows of one queue in the projection, of *tenants* alone where there are any."""
 
+    using: str
+    queue: str
+    tenants: Collection[str]
 
-def whose(tenants: Collection[str] | None) -> str:
-    return f" AND tenant IN ({', '.join(['%s'] * len(tenants))})" if tenants else ""
+    @property
+    def on_postgresql(self) -> bool:
+        return connections[self.using].vendor == "postgresql"
 
+    def counted(self, lane: Lane, at: Any, limit: int) -> Iterator[Counts]:
+        """The first *limit* rows of *lane*, by tenant and by their states at an instant."""
+        for tenant, state, number, since in self.answer(COUNT, lane, now=at, limit=limit):
+            if state == State.READY:
+                yield Counts(tenant=tenant, visible=number, since=utc_instant(since))
+            else:
+                yield Counts(tenant=tenant, **{state: number})
 
-def heads(using: str, queue: str, tenants: Collection[str] | None, limit: int) -> Iterator[Counts]:
-    """When the oldest task of each tenant in the lane ``now`` became visible."""
-    mine = {"queue": queue} | {f"tenant_{n}": tenant for n, tenant in enumerate(tenants or ())}
-    own = ", ".join(f"%(tenant_{n})s" for n in range(len(tenants or ())))
-    sql = HEADS.format(utc=utc_of(using), whose=f" AND tenant IN ({own})" if own else "")
-    with connections[using].cursor() as cursor:
-        cursor.execute(sql, mine | {"limit": limit})
-        for tenant, since in cursor.fetchall():
+    def estimated(self, lane: Lane) -> int:
+        """About how many rows *lane* has, as PostgreSQL's planner expects."""
+        [[said]] = self.answer(ESTIMATE, lane)
+        plan = json.loads(said) if isinstance(said, str) else said
+        return int(plan[0]["Plan"]["Plan Rows"])
+
+    def heads(self, limit: int) -> Iterator[Counts]:
+        """When the oldest written down as visible of each tenant became so."""
+        for tenant, since in self.answer(HEADS, NOW, limit=limit):
             yield Counts(tenant=tenant, since=utc_instant(since))
 
-
-def count(
-    using: str,
-    queue: str,
-    now: datetime,
-    lane: str,
-    tenants: Collection[str] | None,
-    limit: int,
-) -> Iterator[tuple[Counts, int]]:
-    """The counts of each tenant in the first rows of *lane*, and how many rows they are of.
-
-    One row more than *limit* says that there are more.
-    """
-    if tenants is not None and not tenants:
-        return
-    connection = connections[using]
-    at = Instant().get_db_prep_value(now, connection)
-    utc = utc_of(using)
-    columns = READY if "now" in lane else "state, visible_at, attempt, max_attempts"
-    own = whose(tenants)
-    sql = COUNT.format(lane=lane, order=ORDERS[lane], utc=utc, columns=columns, whose=own)
-    with connection.cursor() as cursor:
-        cursor.execute(sql, [*[at] * 5, queue, *(tenants or ()), limit + 1])
-        for tenant, visible, scheduled, leased, dead, rows, since in cursor.fetchall():
-            counts = Counts(
-                tenant=tenant,
-                visible=int(visible),
-                scheduled=int(scheduled),
-                leased=int(leased),
-                dead=int(dead),
-                since=utc_instant(since),
-            )
-            yield counts, rows
-
-
-def utc_of(using: str) -> str:
-    return " AT TIME ZONE 'UTC'" if connections[using].vendor == "postgresql" else ""
+    def answer(self, sql: str, lane: Lane, **asked: Any) -> list[tuple[Any, ...]]:
+        names = {f"tenant_{n}": tenant for n, tenant in enumerate(self.tenants)}
+        own = ", ".join(f"%({name})s" for name in names)
+        parts = {
+            "rows": lane.rows,
+            "order": lane.order,
+            "state": lane.state,
+            "whose": f" AND tenant IN ({own})" if own else "",
+            "utc": " AT TIME ZONE 'UTC'" if self.on_postgresql else "",
+        }
+        with connections[self.using].cursor() as cursor:
+            cursor.execute(sql.format(**parts), {"queue": self.queue, **names, **asked})
+            return cursor.fetchall()
 
 
 def utc_instant(said: datetime | str | None) -> datetime | None:

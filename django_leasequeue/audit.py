@@ -13,7 +13,6 @@ from functools import partial
 from typing import Final
 
 from django.db import transaction
-from django.db.models import Max, Model, QuerySet
 
 from .drift import Drift, Finding, compare
 from .models import Task, TaskTransition
@@ -50,7 +49,7 @@ def verify(store: Store, *, size: int = STRETCH_ROWS) -> Iterator[Step]:
     """
     using, behind = store.using, 0
     # What comes later is the next one's: under load there would be no end of it.
-    last = max(newest(TaskTransition, using), newest(Task, using))
+    last = max(table.objects.using(using).newest() for table in (TaskTransition, Task))
     more = True
     while more:
         with snapshot(using):
@@ -61,11 +60,6 @@ def verify(store: Store, *, size: int = STRETCH_ROWS) -> Iterator[Step]:
         yield replace(step, done=min(1.0, behind / last) if more else 1.0)
     if late := tokens.behind(using):
         yield Step(findings=[sequence_behind(*late)])
-
-
-def newest(model: type[Model], using: str) -> int:
-    number: int | None = QuerySet(model, using=using).aggregate(last=Max("pk"))["last"]
-    return number or 0
 
 
 def look_at(part: Stretch, now: datetime) -> Step:

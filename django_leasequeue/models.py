@@ -20,7 +20,7 @@ from .transitions import TASK, TRANSITION, Kind, State, TaskRecord, Transition
 from .validation import CHARACTERS_MAX
 
 STORED_STATES: Final = (State.READY, State.LEASED, State.DEAD)
-COLUMNS: Final = {"id": "task_id", "position": "id"}  # of the state machine's names; else the same
+COLUMNS: Final = {"id": "task_id", "position": "id"}
 
 
 class AppendOnlyError(TypeError):
@@ -31,9 +31,14 @@ def refuse(*_: Any, **__: Any) -> NoReturn:
     raise AppendOnlyError("the queue's tables are written by the queue only: use its moves")
 
 
+def column(name: str) -> str:
+    """Of the tables, for the state machine's *name*."""
+    return COLUMNS.get(name, name)
+
+
 def told(row: models.Model, names: Iterable[str]) -> dict[str, Any]:
     """What *row* has by the state machine's *names*."""
-    return {name: getattr(row, COLUMNS.get(name, name)) for name in names}
+    return {name: getattr(row, column(name)) for name in names}
 
 
 class ReadOnlyQuerySet(models.QuerySet[Any]):
@@ -41,6 +46,10 @@ class ReadOnlyQuerySet(models.QuerySet[Any]):
 
     update = delete = update_or_create = get_or_create = refuse
     create = bulk_create = bulk_update = refuse
+
+    def newest(self) -> int:
+        """The highest number; 0 where there is none."""
+        return self.aggregate(newest=models.Max("pk"))["newest"] or 0
 
 
 class TaskTransition(models.Model):

@@ -13,8 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Final
 
-from django.db.models import Max
-
 from .models import Batch, BatchItem, TaskTransition
 from .stores import pruning, store_for
 from .stores.base import Old, Store
@@ -79,7 +77,7 @@ def prune(
         watch: called with how much of the log is behind, of 1, after each of them.
     """
     walk = Walk(store_for(using), retention, queues=queues)
-    last = TaskTransition.objects.using(using).aggregate(last=Max("pk"))["last"] or 1
+    last = TaskTransition.objects.using(using).newest() or 1
     total, more = 0, True
     while more or walk.busy:
         rows, more = walk.step(batch=batch)

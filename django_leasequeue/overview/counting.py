@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from django.db import connections
-from django.db.models import Q, QuerySet
+from django.db.models import Q
 
 from ..fields import Instant
 from ..models import Task
@@ -240,7 +240,8 @@ class Table:
         }
         with connections[self.using].cursor() as cursor:
             cursor.execute(sql.format(**parts), {"queue": self.queue, **names, **asked})
-            return cursor.fetchall()
+            rows: list[tuple[Any, ...]] = cursor.fetchall()
+        return rows
 
 
 def utc_instant(said: datetime | str | None) -> datetime | None:
@@ -250,7 +251,7 @@ def utc_instant(said: datetime | str | None) -> datetime | None:
 
 def queues(using: str) -> list[str]:
     """The queues that hold something, found one by one, so that no table is read for them."""
-    tasks: QuerySet[Task] = QuerySet(Task, using=using)
+    tasks = Task.objects.using(using)
     found: set[str] = set()
     for lane in (Q(lane="now"), Q(lane="later"), Q(state=State.DEAD)):
         behind = ""

@@ -87,10 +87,10 @@ def rates(
     Args:
         tenants: whose tasks count; None: all.
     """
-    log: QuerySet[TaskTransition] = QuerySet(TaskTransition, using=using)
+    log = TaskTransition.objects.using(using)
     begin = now - timedelta(seconds=window.seconds)
     first = position_at(log, begin)
-    last = log.aggregate(last=Max("pk"))["last"] or 0
+    last = log.newest()
     step = max(1, ceil((last - first + 1) / ROWS_MAX))
     counts: dict[str, dict[str, list[float]]] = defaultdict(dict)
     for queue, tenant, kind, at, told in sampled(log, first, last, step):

@@ -14,7 +14,7 @@ from django.db.models import QuerySet
 
 from ..drift import Drift, Finding, Story
 from ..failure import fingerprint
-from ..models import COLUMNS, Task, TaskTransition
+from ..models import Task, TaskTransition, column
 from ..transitions import TASK, State, TaskRecord
 from .projection import stories
 
@@ -112,14 +112,16 @@ class Mending:
 
 def row_of(task: TaskRecord, now: datetime) -> dict[str, Any]:
     """The columns of the projection's row of *task*."""
-    row = {COLUMNS.get(name, name): getattr(task, name) for name in TASK}
+    return {column(name): getattr(task, name) for name in TASK} | derived(task, now)
+
+
+def derived(task: TaskRecord, now: datetime) -> dict[str, Any]:
+    """The columns that follow from the others: see the model."""
     common = fingerprint(task.last_error)
-    derived = {"live_key": task.live_key, "fingerprint": common, "lane": lane(task, now)}
-    return row | derived
+    return {"live_key": task.live_key, "fingerprint": common, "lane": lane(task, now)}
 
 
 def lane(task: TaskRecord, now: datetime) -> str | None:
-    """Where a claim looks for the task: see the model."""
     if task.state is State.DEAD:
         return None
     return "later" if task.state is State.LEASED or task.visible_at > now else "now"

@@ -19,9 +19,8 @@ from typing import Any, Final
 from django.db import IntegrityError, OperationalError, connections, transaction
 from django.db.models import Count, F, Min, Q, QuerySet
 
-from ..failure import fingerprint
 from ..lease import Lease
-from ..models import COLUMNS, Effect, Task, TaskTransition, Turn, dead_at
+from ..models import Effect, Task, TaskTransition, Turn, column, dead_at
 from ..records import Admitted, Depth, EnqueuedTask
 from ..transitions import NOTHING, TRANSITION, Kind, State, TaskRecord, Transition, as_of
 from . import pauses, pruning
@@ -29,14 +28,14 @@ from .base import Old, Pruned, move
 from .database import REPEATS_MAX, DatabaseStore
 from .drivers import CONFLICTS, DUPLICATE_KEY, number
 from .folding import FoldingStore
-from .mending import lane, row_of
+from .mending import derived, row_of
 
 TURNS_KEPT: Final = 1000  # claims in flight may still write places that they read this long ago
 READ_COMMITTED: Final = "read committed"
 BEAT_WAIT_MS: Final = 100  # how long a heartbeat waits for another writer of a SQLite database
 WRITTEN_ANEW: Final = (
     *("state", "visible_at", "attempt", "token", "worker"),
-    *("leased_at", "details", "last_error", "live_key"),
+    *("leased_at", "details", "last_error"),
 )
 
 
@@ -90,7 +89,7 @@ class PortableStore(DatabaseStore, FoldingStore):
 
     def log(self, transition: Transition) -> Transition:
         names = (name for name in TRANSITION if name != "position")
-        row = TaskTransition(**{COLUMNS.get(n, n): getattr(transition, n) for n in names})
+        row = TaskTransition(**{column(name): getattr(transition, name) for name in names})
         row.save_base(using=self.using, force_insert=True)
         if transition.kind is not Kind.LEASED:
             return replace(transition, position=row.id)
@@ -102,17 +101,14 @@ class PortableStore(DatabaseStore, FoldingStore):
     def rewrite(self, rows: Sequence[Transition]) -> None:
         for row in rows:
             self.transitions.filter(pk=row.position).update(payload=row.payload, data=row.data)
-        effects: QuerySet[Effect] = QuerySet(Effect, using=self.using)
-        lives = {row.life for row in rows}
-        effects.filter(life__in=lives, result__isnull=False).update(result=NOTHING)
+        effects = Effect.objects.using(self.using).filter(life__in={row.life for row in rows})
+        effects.filter(result__isnull=False).update(result=NOTHING)
 
     def project(self, before: TaskRecord | None, after: TaskRecord | None, now: datetime) -> None:
         if before and after:
             erased = ("payload",) if after.payload != before.payload else ()
             written = {name: getattr(after, name) for name in (*WRITTEN_ANEW, *erased)}
-            common = fingerprint(after.last_error)
-            rows = self.tasks.filter(seq=after.seq)
-            rows.update(**written, fingerprint=common, lane=lane(after, now))
+            self.tasks.filter(seq=after.seq).update(**written, **derived(after, now))
         elif after:
             row = Task(**row_of(after, now))
             row.save_base(using=self.using, force_insert=True)
@@ -279,8 +275,7 @@ def visible(at: datetime) -> Q:
 
 def lookups(match: dict[str, Any]) -> dict[str, Any]:
     """Attributes of a task record and what they have to be, as the ORM spells it."""
-    spelled = {"task_id" if name == "id" else name: wanted for name, wanted in match.items()}
     return {
-        f"{name}__in" if isinstance(wanted, set) else name: wanted
-        for name, wanted in spelled.items()
+        column(name) + ("__in" if isinstance(wanted, set) else ""): wanted
+        for name, wanted in match.items()
     }

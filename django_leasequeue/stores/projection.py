@@ -20,7 +20,7 @@ from django.db.models.functions import MD5, Length
 from django.db.models.lookups import GreaterThan
 
 from ..drift import StoredTask, Story, read
-from ..models import COLUMNS, Task, TaskTransition
+from ..models import Task, TaskTransition, column
 from ..transitions import TASK, TRANSITION, Kind, State, TaskRecord, Transition
 
 PAGE_ROWS: Final = 2000  # of the log, in memory at a time
@@ -89,7 +89,7 @@ class Stretch:
     def stored(self) -> Iterator[StoredTask]:
         """The projection's rows."""
         rows = self.tasks.annotate(brief=brief("payload")).order_by("seq")
-        names = [COLUMNS.get(name, name) for name in TASK]
+        names = [column(name) for name in TASK]
         names[TASK.index("payload")] = "brief"
         for *record, live_key, lane in rows.values_list(*names, "live_key", "lane"):
             yield StoredTask(record=recorded(record), live_key=live_key, lane=lane)
@@ -119,7 +119,7 @@ def transitions(using: str, lives: Sequence[UUID], whole: bool) -> Iterator[Tran
 
     Without results: no fold reads them.
     """
-    names = [COLUMNS.get(name, name) for name in TRANSITION]
+    names = [column(name) for name in TRANSITION]
     names[TRANSITION.index("data")] = "told"
     if not whole:
         names[TRANSITION.index("payload")] = "brief"

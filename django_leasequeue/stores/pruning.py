@@ -52,7 +52,7 @@ class Batch:
         rows = self.forget(self.log.filter(life__in=ended))
         rows += self.forget(old.filter(kind=Kind.DUPLICATE))
         rows += self.forget(self.log.filter(pk__in=outdated))
-        QuerySet(Effect, using=self.using).filter(life__in=ended).delete()
+        Effect.objects.using(self.using).filter(life__in=ended).delete()
         return Pruned(rows=rows, upto=upto, more=more)
 
     def reach(self, behind: int, size: int) -> tuple[int, bool]:
@@ -101,7 +101,7 @@ def made_up_for(
 
 def old_rows(using: str, kind: Kind, *, queues: Sequence[str] | None, before: datetime) -> int:
     """How many rows pruning of *kind* would remove, as things stand. Reads all of the log."""
-    log: QuerySet[TaskTransition] = QuerySet(TaskTransition, using=using)
+    log = TaskTransition.objects.using(using)
     old = log.filter(at__lt=before)
     asked = old.filter(kind=kind) if queues is None else old.filter(kind=kind, queue__in=queues)
     if kind in ENDED:

@@ -8,7 +8,6 @@ from datetime import datetime
 
 from django.db import transaction
 from django.db.models import Case, Count, F, Value, When
-from django.db.models.query import QuerySet
 
 from ..models import Tally, Task, TaskTransition
 from ..transitions import Kind, State
@@ -29,21 +28,13 @@ def counted(using: str, queue: str, now: datetime) -> Counter[str]:
 
     One statement, so that no row is met both in the log and in the tallies. Reads all of the log.
     """
-    tasks: QuerySet[Task] = QuerySet(Task, using=using)
-    late = tasks.filter(queue=queue, state=State.LEASED, visible_at__lte=now)
+    tasks = Task.objects.using(using).filter(queue=queue)
+    late = tasks.filter(state=State.LEASED, visible_at__lte=now)
     died = When(attempt__gte=F("max_attempts"), then=Value(Kind.DEAD))
     by_clock = late.annotate(what=Case(died, default=Value(Kind.LAPSED))).values_list("what")
-    log: QuerySet[TaskTransition] = QuerySet(TaskTransition, using=using)
-    parts = (
-        log.filter(queue=queue)
-        .values_list("kind")
-        .annotate(Count("pk"))
-        .union(
-            by_clock.annotate(Count("pk")),
-            QuerySet(Tally, using=using).filter(queue=queue).values_list("kind", "count"),
-            all=True,
-        )
-    )
+    log = TaskTransition.objects.using(using).filter(queue=queue).values_list("kind")
+    tallied = Tally.objects.using(using).filter(queue=queue).values_list("kind", "count")
+    parts = log.annotate(Count("pk")).union(by_clock.annotate(Count("pk")), tallied, all=True)
     counts: Counter[str] = Counter()
     for kind, count in parts:
         counts[kind] += count

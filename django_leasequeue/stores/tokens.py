@@ -7,7 +7,7 @@ from typing import Final
 
 from django.db import connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import Max, QuerySet
+from django.db.models import Max
 
 from ..models import Task, TaskTransition
 
@@ -16,9 +16,9 @@ LOG: Final = TaskTransition._meta.db_table
 
 def given_out(using: str) -> int:
     """The highest token or position in log and projection; 0 where there is none."""
-    log = QuerySet(TaskTransition, using=using).aggregate(last=Max("id"))
-    tasks = QuerySet(Task, using=using).aggregate(last=Max("seq"), token=Max("token"))
-    return max(log["last"] or 0, tasks["last"] or 0, tasks["token"] or 0)
+    tasks = Task.objects.using(using)
+    token = tasks.aggregate(token=Max("token"))["token"] or 0
+    return max(TaskTransition.objects.using(using).newest(), tasks.newest(), token)
 
 
 def standing(using: str) -> int:

@@ -42,7 +42,7 @@ from django_leasequeue.polling import sleeper_for
 from .claimer import Claimer
 from .context import CurrentLease, LeaseContext, current_lease
 from .coroutines import Coroutines
-from .crew import Crew, directly
+from .crew import Crew
 from .deliveries import Deliveries
 from .finisher import Finisher
 from .heartbeats import Heartbeats
@@ -158,9 +158,9 @@ class Worker:
         for number in range(1, 1 + self.threads):
             self.crew.start(f"runner-{number}", self.run_tasks, within=beside_a_loop)
         if self.coroutines:
-            self.crew.start("loop", self.coroutines.run, within=directly)
-            self.crew.start("launcher", self.coroutines.launch, within=directly)
-            self.crew.start("judge", self.coroutines.judge, within=directly)
+            self.crew.start("loop", self.coroutines.run)
+            self.crew.start("launcher", self.coroutines.launch)
+            self.crew.start("judge", self.coroutines.judge)
         self.crew.start("heartbeats", self.heartbeats.run)
         self.crew.start("finisher", self.finisher.run)
 

@@ -39,9 +39,11 @@ class Crew:
         self.refusal: CannotStartError | None = None
 
     def start(self, name: str, work: Work, *, within: Callable[[Work], None] | None = None) -> None:
-        """Do *work* in a thread of that name, *within* what sets it up.
+        """Do *work* in a thread of that name.
 
-        None: what makes its sessions our own, since tasks may keep all that the site's pool has.
+        Args:
+            within: what sets up a thread for tasks; None: what keeps the work's sessions out of
+                the site's pool, which tasks may empty.
         """
         self.at_work.add(name)
         target, guarded = within or self.outside_the_pool, partial(self.guarded, name, work)
@@ -77,8 +79,3 @@ class Crew:
         for thread in self.threads:
             if thread.name.startswith(names):
                 thread.join(PATIENCE_SECONDS)
-
-
-def directly(work: Work) -> None:
-    """Do *work* as it is."""
-    work()

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from django_leasequeue.worker.crew import Crew, directly
+from django_leasequeue.worker.crew import Crew
 from django_leasequeue.worker.readiness import CannotStartError
 from django_leasequeue.worker.shutdown import Notes
 
@@ -28,7 +28,7 @@ def never() -> bool:
 def test_a_thread_that_fails_has_the_worker_stop(
     crew: Crew, notes: Notes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    crew.start("finisher", lambda: [][0], within=directly)
+    crew.start("finisher", lambda: [][0])
 
     assert not notes.wait_for(never, stops=1)
     crew.join("finisher")
@@ -42,7 +42,7 @@ def test_a_thread_that_refuses_has_it_stop_without_a_failure(crew: Crew, notes: 
     def refuse() -> None:
         raise refusal
 
-    crew.start("claimer", refuse, within=directly)
+    crew.start("claimer", refuse)
 
     assert not notes.wait_for(never, stops=1)
     assert (crew.failed, crew.refusal) == (False, refusal)
@@ -50,7 +50,7 @@ def test_a_thread_that_refuses_has_it_stop_without_a_failure(crew: Crew, notes: 
 
 def test_a_thread_that_ends_has_the_main_thread_look(crew: Crew, notes: Notes) -> None:
     over = threading.Event()
-    crew.start("claimer", over.wait, within=directly)  # type: ignore[arg-type]
+    crew.start("claimer", over.wait)  # type: ignore[arg-type]
     assert crew.at_work == {"claimer"}
 
     over.set()
@@ -61,8 +61,8 @@ def test_a_thread_that_ends_has_the_main_thread_look(crew: Crew, notes: Notes) -
 
 def test_only_the_named_are_waited_for(crew: Crew) -> None:
     over = threading.Event()
-    crew.start("runner-1", over.wait, within=directly)  # type: ignore[arg-type]
-    crew.start("finisher", lambda: None, within=directly)
+    crew.start("runner-1", over.wait)  # type: ignore[arg-type]
+    crew.start("finisher", lambda: None)
 
     crew.join("finisher")
     assert crew.at_work == {"runner-1"}

@@ -109,19 +109,17 @@ class Supervisor:
             next_at = min(self.kill_at, *(child.start_at for child in self.children))
             left = max(0.0, next_at - time.monotonic())
             with suppress(queue.Empty):
-                self.meet(self.notes.get(timeout=None if left == inf else left))
+                ended = self.notes.get(timeout=None if left == inf else left)
+                if ended:
+                    self.meet_end(ended)
+                else:
+                    self.pass_on_stop()
         logger.info("all children have ended%s", "" if self.clean else ", not all of them well")
         return 0 if self.clean else 1
 
     def stop(self) -> None:
         """Ask all to stop; a second time: at once. From any thread or signal handler."""
         self.notes.put(None)
-
-    def meet(self, ended: Child | None) -> None:
-        if ended is None:
-            self.pass_on_stop()
-        else:
-            self.meet_end(ended)
 
     def pass_on_stop(self) -> None:
         self.stops += 1
@@ -138,7 +136,8 @@ class Supervisor:
         self.kill_at = inf
         for child in self.children:
             if child.process:
-                logger.error("killed child=%s pid=%d: it didn't stop", *facts(child))
+                pid = child.process.pid
+                logger.error("killed child=%s pid=%d: it didn't stop", child.name, pid)
                 child.process.kill()
 
     def start_due(self) -> None:
@@ -160,7 +159,7 @@ class Supervisor:
             return
         finally:
             os.close(theirs)
-        logger.info("started child=%s pid=%d", *facts(child))
+        logger.info("started child=%s pid=%d", child.name, child.process.pid)
         threading.Thread(target=self.await_end, args=[child, child.process], daemon=True).start()
 
     def await_end(self, child: Child, process: subprocess.Popen[bytes]) -> None:
@@ -169,7 +168,7 @@ class Supervisor:
 
     def meet_end(self, child: Child) -> None:
         assert child.process  # noqa: S101  it runs until its end is met
-        status, who = child.process.returncode, facts(child)
+        status, who = child.process.returncode, (child.name, child.process.pid)
         os.close(child.line)
         child.process, child.line = None, -1
         finite = self.drain or self.stops
@@ -263,10 +262,6 @@ def follow(descriptor: int, worker: Worker) -> Callable[[], None]:
 
 def child_name(name: str, number: int) -> str:
     return f"{name}-{number}"
-
-
-def facts(child: Child) -> tuple[str, int]:
-    return child.name, child.process.pid if child.process else 0
 
 
 def what_ended(status: int) -> str:

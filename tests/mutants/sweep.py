@@ -22,8 +22,9 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.pool import Pool
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+import environ
 import psycopg
 
 from .changes import Change, changes_of
@@ -71,7 +72,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     changes = list(chosen(options.words, options.sample, options.seed))
     prepare()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     verdicts: list[Verdict] = []
     with (
         a_server() as url,
@@ -167,7 +168,11 @@ def verdict_on(trial: Trial) -> Verdict:
 
 
 def drop_databases(url: str) -> None:
-    with psycopg.connect(f"{url.rpartition('/')[0]}/postgres", autocommit=True) as server:
+    named = environ.Env.db_url_config(url)
+    where: dict[str, Any] = {
+        key.lower(): named[key] or None for key in ("HOST", "PORT", "USER", "PASSWORD")
+    }
+    with psycopg.connect(dbname="postgres", autocommit=True, **where) as server:
         ours = server.execute(
             "SELECT datname FROM pg_database WHERE datname LIKE %s", [f"test_{DATABASE}_%"]
         )

@@ -39,13 +39,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark who uses which databases: only what marks name before the first test is made."""
     all_of_them = pytest.mark.django_db(databases=ALIASES)
     for item in items:
-        site = item.callspec.params.get("site") if hasattr(item, "callspec") else None
+        given = item.callspec.params if hasattr(item, "callspec") else {}
+        site, alias = given.get("site"), given.get("alias")
         if "both_databases" in getattr(item, "fixturenames", ()):
             item.add_marker(all_of_them)
         elif site in ALIASES and not any(mark.name == "django_db" for mark in item.own_markers):
             # The others need no emptying after a test that doesn't ask for them itself.
             its_own = pytest.mark.django_db(databases=[site], transaction=True)
             item.add_marker(its_own, append=False)
+        elif alias in ALIASES and item.get_closest_marker("django_db") is None:
+            item.add_marker(pytest.mark.django_db(databases=[alias]))
 
 
 @pytest.fixture

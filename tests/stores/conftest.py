@@ -16,11 +16,8 @@ committed = on_all
 @pytest.fixture(params=["memory", *ALIASES], ids=["memory", *IDS])
 def alias(request: pytest.FixtureRequest) -> str:
     """Which store is tested: a database's, or the one in memory."""
-    alias: str = request.param
-    if alias != "memory" and request.node.get_closest_marker("django_db") is None:
-        request.applymarker(pytest.mark.django_db(databases=ALIASES))
-        request.getfixturevalue("db")
-    return alias
+    named: str = request.param
+    return named
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
-from benchmarks import measure, report
+from benchmarks import growth, measure, report
 from benchmarks.contestants import EVERYBODY
 from benchmarks.measure import Answers, measured, redis
 from benchmarks.server import Server, server
@@ -22,6 +22,8 @@ PYTEST: Final = ("-m", "pytest", "-p", "no:logging", "-p", "no:randomly", "-qs")
 def main() -> None:
     if sys.argv[1:2] == ["micro"]:
         os.execv(sys.executable, [sys.executable, *PYTEST, str(MICRO), *sys.argv[2:]])
+    if sys.argv[1:2] == ["growth"]:
+        return growth.main(sys.argv[2:])
     asked = options()
     chosen = [each for each in EVERYBODY if not asked.only or each.module in asked.only]
     rounds: list[list[Answers]] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -86,7 +86,7 @@ class Run:
 def page(answers: Sequence[Answers], run: Run, sizes: dict[str, int]) -> str:
     by_name = {each.name: each for each in answers}
     return PAGE.format(
-        machine=machine(answers, run),
+        machine=machine(dict(pair for each in answers for pair in each.versions.items()), run),
         rounds=run.rounds,
         plural="" if run.rounds == 1 else "s",
         others=max((each.figures.get("others", 0.0) for each in answers), default=0.0),
@@ -98,8 +98,7 @@ def page(answers: Sequence[Answers], run: Run, sizes: dict[str, int]) -> str:
     )
 
 
-def machine(answers: Sequence[Answers], run: Run) -> str:
-    versions = dict(pair for each in answers for pair in each.versions.items())
+def machine(versions: Mapping[str, str], run: Run) -> str:
     told = ", ".join(f"{package} {version}" for package, version in sorted(versions.items()))
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return (

@@ -113,12 +113,13 @@ class Claimer:
             return self.deliveries.changes != seen  # one did so behind the look
         with self.sleeper:
             # From here on a commit wakes us. One that came before told nobody: look again.
-            due = min(queue.seconds_until_due() for queue in self.queues)
-            if not self.claim() and not self.stopping.is_set():
+            woken = False
+            while not self.claim() and not (woken or self.stopping.is_set()):
+                due = min(queue.seconds_until_due() for queue in self.queues)
                 session.tidy()
-                self.sleeper.sleep(min(due, self.poll_interval, self.deliveries.patience()))
-                self.claim()  # before anything else: whoever enqueued waits for it
-                time.sleep(0)  # the runner has the interpreter first, too
+                seconds = min(due, self.poll_interval, self.deliveries.patience())
+                woken = self.sleeper.sleep(seconds) or bool(self.deliveries.in_hand())
+            time.sleep(0)  # before we withdraw, the runner begins what was leased
         return True
 
     def claim(self) -> int:

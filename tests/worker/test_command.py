@@ -103,11 +103,9 @@ def test_a_worker_with_a_free_thread_does_not_spin(site: Site) -> None:
     assert spent < 0.1
 
 
-@databases
-def test_who_is_woken_claims_before_anything_else(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """To withdraw first is a round trip for which whoever enqueued would wait."""
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What a worker does from here on."""
     steps: list[str] = []
     claim, leave = Queue.claim, Sleeper.__exit__
 
@@ -123,12 +121,27 @@ def test_who_is_woken_claims_before_anything_else(
 
     monkeypatch.setattr(Queue, "claim", claimed)
     monkeypatch.setattr(Sleeper, "__exit__", withdrawn)
+    return steps
+
+
+@databases
+def test_who_is_woken_claims_before_anything_else(site: Site, steps: list[str]) -> None:
+    """To withdraw first is a round trip for which whoever enqueued would wait."""
     with site.worker():
         wait_for(lambda: steps == ["nothing", "nothing"])  # the second look is the one before sleep
         site.enqueue(tasks.add, 1, 2)
         wait_for(lambda: {"leased", "withdrawn"} <= set(steps))
 
     assert steps.index("leased") < steps.index("withdrawn")
+
+
+@databases
+def test_an_idle_worker_stays_announced_from_one_look_to_the_next(
+    site: Site, steps: list[str]
+) -> None:
+    with site.worker(poll_interval=0.01):
+        wait_for(lambda: len(steps) > 5)
+        assert set(steps) == {"nothing"}
 
 
 def asleep() -> list[object]:

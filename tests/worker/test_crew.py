@@ -30,7 +30,8 @@ def test_a_thread_that_fails_has_the_worker_stop(
 ) -> None:
     crew.start("finisher", lambda: [][0])
 
-    assert not notes.wait_for(never, stops=1)
+    assert not notes.wait_for(never, seconds=10, stops=1)
+    assert notes.stops == 1
     crew.join("finisher")
     assert (crew.failed, crew.refusal, crew.at_work) == (True, None, set())
     assert "the worker's finisher failed" in caplog.text
@@ -44,7 +45,8 @@ def test_a_thread_that_refuses_has_it_stop_without_a_failure(crew: Crew, notes: 
 
     crew.start("claimer", refuse)
 
-    assert not notes.wait_for(never, stops=1)
+    assert not notes.wait_for(never, seconds=10, stops=1)
+    assert notes.stops == 1
     assert (crew.failed, crew.refusal) == (False, refusal)
 
 
@@ -78,4 +80,4 @@ def test_a_second_stop_ends_any_wait(notes: Notes) -> None:
     assert notes.stops == 1
 
     notes.stop()
-    assert not notes.wait_for(never)
+    assert not notes.wait_for(never, seconds=10)

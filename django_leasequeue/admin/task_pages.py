@@ -279,7 +279,7 @@ class TaskPagesAdmin(ReadOnlyTaskAdmin):
         page = self.link(request, Batch, "change", batch.pk)
         if batch.done_at is None and page:
             return HttpResponseRedirect(page)
-        said: Any = told(batch)
+        said: Any = told(batch, just_now=True)
         if page and batch.total > 1:
             said = format_html('{} <a href="{}">{}</a>', said, page, gettext("Its record"))
         self.message_user(request, said, messages.WARNING if batch.skipped else messages.SUCCESS)

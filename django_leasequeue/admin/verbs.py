@@ -200,20 +200,19 @@ def reason_text(why: str) -> str:
     return str(REASONS[ALIVE] if why.startswith("not dead: ") else REASONS.get(why, why))
 
 
-def told(batch: Batch) -> str:
-    """What came of *batch*, in a sentence or two."""
+def told(batch: Batch, *, just_now: bool = False) -> str:
+    """What came of *batch*, in a sentence or two; what comes next only where it was *just_now*."""
     verb = VERBS[batch.verb]
     counts = {"moved": batch.moved, "skipped": batch.skipped}
     if batch.skipped:
         return str(verb.skipped % (counts | {"why": "; ".join(whys(batch))}))
     moved = verb.told % counts
-    if not verb.then or not batch.moved:
-        return str(moved)
     if batch.next_at and batch.moved > 1:
         last_at = batch.next_at - gap_of(batch.rate)
         due = gettext("One after the other, until %s.") % to_the_second(last_at)
         return f"{moved} {due}"
-    return f"{moved} {verb.then % batch.queues}"
+    coming = just_now and batch.moved and verb.then
+    return f"{moved} {coming % batch.queues}" if coming else str(moved)
 
 
 def whys(batch: Batch) -> list[str]:

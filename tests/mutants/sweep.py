@@ -63,9 +63,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="sweep", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("words", nargs="*", help="in the files' names; none: all of the package")
     parser.add_argument("--sample", type=int, default=sys.maxsize, help="changes of each file")
-    parser.add_argument(
-        "--tests", nargs="*", default=FOLDERS, help="folders of tests to choose from"
-    )
+    parser.add_argument("--tests", nargs="*", default=FOLDERS, help="folders or files of tests")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=90, help="of tests for one change")
@@ -118,8 +116,11 @@ def which_reach(pool: Pool, files: Sequence[str]) -> Reached:
     return reached
 
 
-def test_files(folders: Sequence[str]) -> list[str]:
-    found = [file for name in folders for file in (ROOT / "tests" / name).rglob("test_*.py")]
+def test_files(names: Sequence[str]) -> list[str]:
+    named = [ROOT / "tests" / name for name in names]
+    found = [
+        file for path in named for file in ([path] if path.suffix else path.rglob("test_*.py"))
+    ]
     return sorted(str(file.relative_to(ROOT)) for file in found)
 
 

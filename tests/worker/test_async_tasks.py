@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import Any
 
@@ -26,6 +27,16 @@ def test_many_of_them_wait_at_a_time_in_one_process(postgres: Site) -> None:
     assert results[-1].return_value == 300
     assert postgres.kinds().count("acked") == 300
     assert postgres.kinds().count("leased") == 300
+
+
+def test_the_loop_ends_with_its_worker(postgres: Site) -> None:
+    before = set(threading.enumerate())
+    postgres.enqueue(tasks.count_those_beside)
+
+    postgres.drain(async_tasks=2)
+
+    new = {thread.name for thread in threading.enumerate() if thread not in before}
+    assert not new & {"loop", "launcher", "judge"}
 
 
 def test_no_more_of_them_run_than_the_site_wants(postgres: Site) -> None:

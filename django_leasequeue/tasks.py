@@ -312,7 +312,7 @@ def failure_of(
         if not isinstance(delay, float | int | None):
             raise TypeError(f"backoff must return seconds or None, not {type(delay).__name__}")
         own = getattr(error, "retry_after", None)
-    except Exception:  # the failure it was asked about has to be recorded all the same
+    except BaseException:  # the failure that it was asked about has to be recorded all the same
         logger.exception("backoff of %s failed; the queue's own applies", task.module_path)
         return True, None
     return delay is not None, None if own is not None else delay

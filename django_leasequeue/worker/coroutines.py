@@ -24,7 +24,7 @@ from django_leasequeue.compat import TaskResult
 from django_leasequeue.tasks import LeaseTask
 
 from .deliveries import Deliveries
-from .runner import Attempt, Outcome, Runner, awaited, lapsed, owned
+from .runner import Outcome, Runner, awaited, lapsed, owned
 from .sessions import TaskSession
 
 SILENCE_SECONDS: Final = 5.0  # of a loop, when a task has it whose lease is over
@@ -52,7 +52,7 @@ class Coroutines:
         self.called = False  # the loop is to look at what is prepared
         self.running: set[asyncio.Task[None]] = set()  # the loop itself holds them only weakly
         self.asked_at: float | None = None  # whether it is still there; it has yet to answer
-        self.failures: queue.SimpleQueue[Attempt | None] = queue.SimpleQueue()
+        self.failures: queue.SimpleQueue[Outcome | None] = queue.SimpleQueue()
         self.session: TaskSession  # of the one thread in which all of them use a database
         self.ready = threading.Event()  # there is that session
 
@@ -98,25 +98,25 @@ class Coroutines:
             if delivery.seconds_left() <= 0:
                 self.ended(lapsed(delivery))
                 continue
-            attempt = self.runner.prepared(delivery)
-            task, task_result = attempt.task, attempt.task_result
+            outcome = self.runner.prepared(delivery)
+            task, task_result = outcome.task, outcome.task_result
             if task and task_result:
                 context = copy_context()
                 try:
-                    context.run(self.runner.begin, attempt)
+                    context.run(self.runner.begin, outcome)
                 except BaseException as raised:  # noqa: BLE001  it is the attempt's failure
-                    attempt.error = raised
-            if task and task_result and attempt.error is None:
-                self.hand_over(self.follow(attempt, task, task_result), context)
+                    outcome.error = raised
+            if task and task_result and outcome.error is None:
+                self.hand_over(self.follow(outcome, task, task_result), context)
             else:
-                self.ended(self.runner.outcome_of(attempt))
+                self.ended(self.runner.judged(outcome))
             session.tidy()
 
     def judge(self) -> None:
         """Say what follows from each failure: the site's backoff, too, may ask a database."""
         session = TaskSession()
-        while attempt := self.failures.get():
-            self.ended(self.runner.outcome_of(attempt))
+        while outcome := self.failures.get():
+            self.ended(self.runner.judged(outcome))
             session.tidy()
 
     def hand_over(self, run: Coroutine[Any, Any, None], context: Context) -> None:
@@ -134,21 +134,21 @@ class Coroutines:
             task.add_done_callback(self.running.discard)
 
     async def follow(
-        self, attempt: Attempt, task: LeaseTask[..., Any], task_result: TaskResult[..., Any]
+        self, outcome: Outcome, task: LeaseTask[..., Any], task_result: TaskResult[..., Any]
     ) -> None:
         """Await the task's answer, and say how it ended; a failure is judged first."""
-        delivery = attempt.delivery
+        delivery = outcome.delivery
         if delivery.lost or delivery.seconds_left() <= 0:  # the loop was busy meanwhile
             self.ended(lapsed(delivery))
             return
         try:
-            attempt.result = await awaited(delivery, task, task_result)
+            outcome.result = await awaited(delivery, task, task_result)
         except BaseException as raised:  # noqa: BLE001  SystemExit is a task's failure, too
-            attempt.error = raised
-        if attempt.error is None:
-            self.ended(self.runner.outcome_of(attempt))
+            outcome.error = raised
+        if outcome.error is None:
+            self.ended(self.runner.judged(outcome))
         else:
-            self.failures.put(attempt)
+            self.failures.put(outcome)
         try:
             if self.session.used():
                 # Whoever uses a database after this comes behind it: they share one thread.

@@ -36,28 +36,12 @@ is_coroutine_function = cache(iscoroutinefunction)  # to look costs as much as t
 
 @dataclass(eq=False, kw_only=True, slots=True)  # to make a frozen one takes four times as long
 class Outcome:
-    """How an attempt ended; ``error`` is None where it succeeded.
+    """What comes of an attempt, known bit by bit; ``error`` is None where it succeeded.
 
-    ``task_result`` is None where the task's code was never reached: the lease is given back.
-    ``acked``: an atomic task has sent its acknowledgement itself. With an error beside it the
-    commit failed, or it worked and its answer was lost, or a hook after it raised.
-    """
-
-    delivery: Delivery
-    seconds: float
-    result: Any = None
-    error: BaseException | None = None
-    retryable: bool = True
-    retry_after: float | None = None
-    task_result: TaskResult[..., Any] | None = None
-    acked: bool = False
-
-
-@dataclass(eq=False, kw_only=True, slots=True)
-class Attempt:
-    """What is known of an attempt while it runs.
-
-    ``task`` is None where it wasn't found, ``task_result`` where the queue's database is away.
+    ``task`` is None where it wasn't found. ``task_result`` is None where the task's code was never
+    reached: the lease is given back. ``acked``: an atomic task has sent its acknowledgement
+    itself. With an error beside it the commit failed, or it worked and its answer was lost, or a
+    hook after it raised.
     """
 
     delivery: Delivery
@@ -66,6 +50,9 @@ class Attempt:
     result: Any = None
     error: BaseException | None = None
     acked: bool = False
+    seconds: float = 0.0
+    retryable: bool = True
+    retry_after: float | None = None
 
 
 class Runner:
@@ -88,63 +75,55 @@ class Runner:
 
     def run(self, delivery: Delivery) -> Outcome:
         """The outcome of the attempt. Whatever the task raises is part of it."""
-        attempt = self.prepared(delivery)
-        if attempt.task and attempt.task_result:
+        outcome = self.prepared(delivery)
+        if outcome.task and outcome.task_result:
             # What a task makes current, such as a language, isn't any more for the next one.
-            copy_context().run(self.perform, attempt, attempt.task, attempt.task_result)
-        return self.outcome_of(attempt)
+            copy_context().run(self.perform, outcome, outcome.task, outcome.task_result)
+        return self.judged(outcome)
 
     def perform(
-        self, attempt: Attempt, task: LeaseTask[..., Any], task_result: TaskResult[..., Any]
+        self, outcome: Outcome, task: LeaseTask[..., Any], task_result: TaskResult[..., Any]
     ) -> None:
         try:
-            self.begin(attempt)
-            with block_of(task, attempt.delivery):
-                attempt.result = call(attempt.delivery, task, task_result)
+            self.begin(outcome)
+            with block_of(task, outcome.delivery):
+                outcome.result = call(outcome.delivery, task, task_result)
                 if task.atomic:
-                    acknowledge(attempt.delivery, attempt.result)
-                    attempt.acked = True
+                    acknowledge(outcome.delivery, outcome.result)
+                    outcome.acked = True
         except BaseException as raised:  # noqa: BLE001  SystemExit is a task's failure, too
-            attempt.error = raised
+            outcome.error = raised
 
-    def prepared(self, delivery: Delivery) -> Attempt:
-        """The attempt before its task's code is reached; where it can't be, with the error."""
-        attempt = Attempt(delivery=delivery)
+    def prepared(self, delivery: Delivery) -> Outcome:
+        """What is known before the task's code is reached; where it can't be, the error."""
+        outcome = Outcome(delivery=delivery)
         try:
-            attempt.task = self.task_at(delivery.lease.path)
+            outcome.task = self.task_at(delivery.lease.path)
         except (TaskNotAllowedError, TaskNotFoundError) as missing:
-            attempt.error = missing
+            outcome.error = missing
         try:
-            attempt.task_result = self.backend.running_result(
-                delivery.lease, attempt.task, delivery.history
+            outcome.task_result = self.backend.running_result(
+                delivery.lease, outcome.task, delivery.history
             )
         except OUTAGE as outage:
-            attempt.error = outage
-        return attempt
+            outcome.error = outage
+        return outcome
 
-    def begin(self, attempt: Attempt) -> None:
+    def begin(self, outcome: Outcome) -> None:
         """Make its lease the current one, and tell Django's receivers that it starts."""
-        current.set(CurrentLease(attempt.delivery, self.heartbeats))
-        task_started.send_robust(type(self.backend), task_result=attempt.task_result)
+        current.set(CurrentLease(outcome.delivery, self.heartbeats))
+        task_started.send_robust(type(self.backend), task_result=outcome.task_result)
 
-    def outcome_of(self, attempt: Attempt) -> Outcome:
-        """What is to be recorded of an attempt that is over; asks the task's backoff."""
-        error, delivery = attempt.error, attempt.delivery
+    def judged(self, outcome: Outcome) -> Outcome:
+        """The *outcome* of what is over, with what follows from it; asks the task's backoff."""
+        error, task_result = outcome.error, outcome.task_result
+        outcome.seconds = outcome.delivery.seconds_run()
         if isinstance(error, KeyboardInterrupt):
             self.interrupted()
-        retryable, retry_after = True, None
-        if error is not None and attempt.task_result:
-            retryable, retry_after = failure_of(attempt.task, error, attempt.task_result)
-        return Outcome(
-            delivery=delivery,
-            seconds=delivery.seconds_run(),
-            result=attempt.result,
-            error=error,
-            retryable=retryable,
-            retry_after=retry_after,
-            task_result=attempt.task_result,
-            acked=attempt.acked,
-        )
+        if error is not None and task_result:
+            verdict = failure_of(outcome.task, error, task_result)
+            outcome.retryable, outcome.retry_after = verdict
+        return outcome
 
     def task_at(self, path: str) -> LeaseTask[..., Any]:
         """The task of that path; looked for until it is found."""
@@ -164,7 +143,7 @@ class Runner:
 def lapsed(delivery: Delivery) -> Outcome:
     """What comes of a lease that ran out before its task could start."""
     delivery.lost = delivery.lost or LostReason.LAPSED
-    return Outcome(delivery=delivery, seconds=0.0)
+    return Outcome(delivery=delivery)
 
 
 def block_of(task: LeaseTask[..., Any], delivery: Delivery) -> AbstractContextManager[None]:

@@ -230,8 +230,8 @@ def test_what_follows_a_failure(
 
 @pytest.mark.parametrize(
     "answer",
-    [lambda *_: 1 / 0, lambda *_: "soon", lambda *_: timedelta(1)],
-    ids=["raises", "text", "timedelta"],
+    [lambda *_: 1 / 0, lambda *_: sys.exit(), lambda *_: "soon", lambda *_: timedelta(1)],
+    ids=["raises", "exits", "text", "timedelta"],
 )
 def test_a_backoff_that_fails_leaves_it_to_the_queue(
     answer: Callable[..., Any], caplog: pytest.LogCaptureFixture

@@ -73,7 +73,7 @@ def test_the_page_lists_each_signal_with_its_arguments(heard: dict[str, set[str]
         queue.complete(lease)
     queue.redrive(["a"])
     delivery = Delivery(queue=queue, lease=lease, sent_at=0.0)
-    say("lost", Outcome(delivery=delivery, seconds=0.0))
+    say("lost", Outcome(delivery=delivery))
 
     listed = dict(re.findall(r"^\| `(\w+)` \| [^|]+ \| ([a-z, ]+) \|", PAGE, re.MULTILINE))
     assert {name: set(arguments.split(", ")) for name, arguments in listed.items()} == heard

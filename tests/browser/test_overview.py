@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from django_leasequeue import Queue
+from django_leasequeue import Queue, registry
+from django_leasequeue.registry import WorkerFacts
+from django_leasequeue.testing import FakeClock
 
-from .conftest import LogIn
+from .conftest import LogIn, Look
 
 pytestmark = pytest.mark.django_db(transaction=True)
 OVERVIEW = "/admin/leasequeue/overview/"
@@ -138,6 +141,43 @@ def test_what_is_being_selected_stays(log_in: LogIn) -> None:
     after_a_while(page)  # the first answer has been dealt with by then
 
     assert page.evaluate("String(getSelection())").strip() == "mail"
+
+
+def test_a_queue_s_last_hour_is_drawn(log_in: LogIn, look: Look) -> None:
+    """The mail server went away a quarter of an hour ago, and orders have been invoiced since."""
+    clock = FakeClock(Queue("mail").now() - timedelta(hours=1))
+    mail, orders = (Queue(name, clock=clock) for name in ("mail", "orders"))
+    for minute in range(60):
+        clock.set(60 * minute)
+        for queue in (orders, mail):
+            queue.enqueue_many(
+                [{"payload": 1, "tenant": f"shop {n}"} for n in range(1 + minute % 7)]
+            )
+        for lease in orders.claim(worker="w1", limit=5):
+            orders.complete(lease)
+        for lease in mail.claim(worker="w1", limit=4):
+            if minute < 45:
+                mail.complete(lease)
+            else:
+                mail.fail(lease, ConnectionRefusedError(111), retryable=minute < 50)
+    clock.set(3600)
+    facts: dict[str, Any] = {
+        "host": "app-1",
+        "pid": 4711,
+        "threads": 2,
+        "queues": ("mail", "orders"),
+        "tasks": (),
+    }
+    w1 = WorkerFacts(name="w1", started_at=clock.start, seen_at=clock.now(), alive=True, **facts)
+    registry.tell(mail.using, w1)
+
+    page = log_in("ada", *MAY)
+    page.goto(OVERVIEW)
+    look(page, "overview")
+
+    assert "not one succeeded" in page.inner_text("[aria-labelledby=queue-mail] .standing")
+    drawn = page.locator("[aria-labelledby=queue-mail] .failures .plot >> nth=0").bounding_box()
+    assert drawn["height"] > 20
 
 
 def test_without_scripts_the_browser_does_it(log_in: LogIn) -> None:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from uuid import uuid4
 
 import pytest
 from django.db import connection
 
 from django_leasequeue.lease import Lease
 from django_leasequeue.models import Task, TaskTransition
-from django_leasequeue.records import Admitted
 from django_leasequeue.stores.base import Failure
 from django_leasequeue.stores.postgres import PostgresStore
 from django_leasequeue.transitions import Kind, Transition
+from tests.builders import a_task
 
 
 class HandClock:
@@ -40,24 +38,6 @@ def store(transactional_db: None, clock: HandClock) -> PostgresStore:
     if connection.vendor != "postgresql":
         pytest.skip("DATABASE_URL is not a PostgreSQL")
     return PostgresStore("default", clock)
-
-
-def a_task(id: str, **changes: object) -> Admitted:
-    """A new task as it comes from validation: V = 30, M = 3, L = 70."""
-    task = Admitted(
-        life=uuid4(),
-        id=id,
-        tenant="",
-        path="",
-        priority=0,
-        payload="{}",
-        dedupe_key=None,
-        run_after=None,
-        max_attempts=3,
-        visibility=timedelta(seconds=30),
-        max_lease=timedelta(seconds=70),
-    )
-    return replace(task, **changes)  # type: ignore[arg-type]
 
 
 def a_lease(store: PostgresStore, id: str = "a", **changes: object) -> Lease:

@@ -11,8 +11,7 @@ from psycopg.pq import TransactionStatus
 
 from django_leasequeue.models import Task, TaskTransition
 from django_leasequeue.stores.postgres import PostgresStore, columns
-
-from .conftest import a_task
+from tests.builders import a_task
 
 SOME = 3 * columns.ROWS_MAX - 1
 

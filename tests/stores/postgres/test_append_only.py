@@ -12,16 +12,9 @@ from django_leasequeue.lease import Lease
 from django_leasequeue.stores.base import Finish
 from django_leasequeue.stores.postgres import PostgresStore
 from django_leasequeue.transitions import Kind
+from tests.builders import a_task
 
-from .conftest import (
-    HandClock,
-    a_dead_letter,
-    a_failure,
-    a_lease,
-    a_task,
-    kinds,
-    projection,
-)
+from .conftest import HandClock, a_dead_letter, a_failure, a_lease, kinds, projection
 
 Move = Callable[[PostgresStore, Lease, HandClock], Any]
 

@@ -16,9 +16,10 @@ from django_leasequeue.models import Turn
 from django_leasequeue.records import Admitted
 from django_leasequeue.stores.base import BATCH, Finish
 from django_leasequeue.stores.postgres import PRUNE_EVERY, PostgresStore
+from tests.builders import a_task
 from tests.waiting import in_thread
 
-from .conftest import HandClock, a_task, kinds
+from .conftest import HandClock, kinds
 
 
 def ids(leases: list[Lease]) -> list[str]:

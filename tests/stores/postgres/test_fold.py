@@ -12,8 +12,9 @@ from django_leasequeue.models import Task
 from django_leasequeue.stores.base import Finish
 from django_leasequeue.stores.postgres import PostgresStore
 from django_leasequeue.transitions import Kind, State, fold_all
+from tests.builders import a_task
 
-from .conftest import HandClock, a_failure, a_task, log
+from .conftest import HandClock, a_failure, log
 
 
 def assert_folded() -> None:

@@ -14,8 +14,9 @@ from django_leasequeue.stores.postgres.heads import (
     LIMIT_MIN,
     Head,
 )
+from tests.builders import a_task
 
-from .conftest import HandClock, a_task
+from .conftest import HandClock
 
 LATER = FULL_LOOK_SECONDS
 

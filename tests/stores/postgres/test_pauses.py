@@ -7,9 +7,8 @@ from django.db import DatabaseError, connection, transaction
 
 from django_leasequeue.stores import pauses
 from django_leasequeue.stores.postgres import PostgresStore
+from tests.builders import a_task
 from tests.waiting import answered, blocked
-
-from .conftest import a_task
 
 
 def pause(store: PostgresStore) -> bool:

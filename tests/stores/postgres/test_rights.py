@@ -20,8 +20,9 @@ from django_leasequeue.retention import Walk, prune_batches
 from django_leasequeue.stores.base import Finish
 from django_leasequeue.stores.postgres import PostgresStore
 from django_leasequeue.transitions import ENDED, REPEATED, fold_all
+from tests.builders import a_task
 
-from .conftest import HandClock, a_dead_letter, a_lease, a_task, kinds, log
+from .conftest import HandClock, a_dead_letter, a_lease, kinds, log
 
 DOCS: Final = Path(__file__).resolve().parent.parent.parent.parent / "docs/production.md"
 GRANTS: Final = re.findall(r"```sql\n(.*?)```", DOCS.read_text(), re.DOTALL)

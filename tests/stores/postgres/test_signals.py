@@ -11,8 +11,9 @@ from django.db import transaction
 from django_leasequeue import signals
 from django_leasequeue.stores.postgres import PostgresStore
 from django_leasequeue.transitions import Kind
+from tests.builders import a_task
 
-from .conftest import HandClock, a_dead_letter, a_failure, a_lease, a_task
+from .conftest import HandClock, a_dead_letter, a_failure, a_lease
 
 Told = list[tuple[str, str, int, str | None]]
 NAMES = ("task_retried", "task_dead", "task_redriven")

@@ -22,8 +22,9 @@ def life_of(queue: str, store: Store, set_clock: Callable[[float], None]) -> Ite
         latest.update({lease.tenant + lease.id: lease for lease in leases})
         return [lease.tenant + lease.id for lease in leases]
 
-    def enqueued(tenant: str, id: str, key: str) -> tuple[str, bool]:
-        [answer] = store.enqueue(queue, [a_task(id, tenant=tenant, dedupe_key=key)])
+    def enqueued(tenant: str, id: str, key: str, last: int = 3) -> tuple[str, bool]:
+        task = a_task(id, tenant=tenant, dedupe_key=key, max_attempts=last)
+        [answer] = store.enqueue(queue, [task])
         lives.setdefault(answer.life)
         return answer.id, answer.duplicate
 
@@ -63,7 +64,7 @@ def life_of(queue: str, store: Store, set_clock: Callable[[float], None]) -> Ite
     store.fail([a_failure(latest[name], Kind.DEAD) for name in ("m1", "n1", "m3")])
     store.fail([a_failure(latest["o1"], seconds=5), a_failure(latest["o2"], Kind.DROPPED)])
     yield store.complete([a_finish(latest["m2"])]) == {latest["m2"].token}
-    yield enqueued("m", "4", "k1"), enqueued("n", "2", "new"), enqueued("o", "4", "k1")
+    yield enqueued("m", "4", "k1", 1), enqueued("n", "2", "new"), enqueued("o", "4", "k1")
     yield looked_at()
     yield redriven("m", "1"), redriven("n", "1"), redriven("o", "1")
     set_clock(5)

@@ -23,6 +23,7 @@ from multiprocessing import get_context
 from multiprocessing.pool import Pool
 from pathlib import Path
 from typing import Any, Final
+from zlib import crc32
 
 import environ
 import psycopg
@@ -32,7 +33,7 @@ from .copies import PACKAGE, ROOT, a_server
 from .forks import ALL_PASSED, DATABASE, SOME_FAILED, homes, move_in, prepare
 
 FOLDERS: Final = ["words", "stores", "promises", "commands", "backend", "worker", "cases"]
-KEPT: Final = ROOT / ".pytest_cache" / "reached.jsonl"
+KEPT: Final = ROOT / ".pytest_cache" / "reached"
 QUICK: Final = 40  # tests that are tried before the files of the others are so much as imported
 TOO_SLOW: Final = 10.0  # seconds that a test may take to be tried at all
 
@@ -99,14 +100,15 @@ def chosen(words: Sequence[str], sample: int, seed: int) -> Iterator[Change]:
 
 
 def which_reach(pool: Pool, files: Sequence[str]) -> Reached:
-    if not KEPT.exists() or KEPT.stat().st_mtime < newest_source(files):
+    kept = KEPT / f"{crc32(' '.join(files).encode()):08x}.jsonl"
+    if not kept.exists() or kept.stat().st_mtime < newest_source(files):
         print(f"Finding out which tests reach what: {len(files)} files.", flush=True)
         shares = [files[number::12] for number in range(min(12, len(files)))]
         records = "".join(pool.imap_unordered(record_of, shares))
-        KEPT.parent.mkdir(exist_ok=True)
-        KEPT.write_text(records)
+        KEPT.mkdir(parents=True, exist_ok=True)
+        kept.write_text(records)
     reached: Reached = defaultdict(dict)
-    for line in KEPT.read_text().splitlines():
+    for line in kept.read_text().splitlines():
         test, passed, seconds, places = json.loads(line)
         if not passed:
             print(f"left out, it fails as it is: {test}")

@@ -217,10 +217,22 @@ PLANTED: Final = [
     ),
     rules(
         "an enqueue wakes nobody",
-        "self.store.on_commit(Wake(self.using, self.name, all=all))", "pass",
+        "duplicate for task in stored):\n            self.on_commit(wake)",
+        "duplicate for task in stored):\n            pass",
         f"{MODEL}a_poll_is_woken_by_an_enqueue",
+        file="stores/base.py",
+    ),
+    rules(
+        "an enqueue wakes nobody",
+        "else:\n            self.on_commit(wake)", "else:\n            pass",
         f"{POSTGRES}a_poll_is_woken_by_an_enqueue",
-        file="operating.py",
+        file="stores/postgres/__init__.py",
+    ),
+    rules(
+        "an enqueue that goes out with the look wakes nobody",
+        "PairCursor(connection, first, second", "PairCursor(connection, first, first",
+        "tests/stores/postgres/test_along.py::test_who_sleeps_hears_of_it_when_it_is_there",
+        file="stores/postgres/statements.py",
     ),
     sql(
         "an enqueue wakes no other process",

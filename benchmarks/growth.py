@@ -204,11 +204,12 @@ def drains(place: Place) -> Iterator[Row]:
     count = place.scaled(DRAINED)
     for size, scheduled in ((DRAINED, 0), (LARGE, SCHEDULED)):
         place.empty()
-        if scheduled:
-            place.fill(place.scaled(scheduled), wait="1 day")
+        later = place.scaled(scheduled) if scheduled else 0
+        if later:
+            place.fill(later, wait="1 day")
         place.fill(place.scaled(size))
         rates.append(place.drain(count))
-        what = f"drain, {place.scaled(size):,} waiting, {scheduled:,} scheduled"
+        what = f"drain, {place.scaled(size):,} waiting, {later:,} scheduled"
         yield what, f"{rates[-1]:,.0f} a second", ""
     yield "> the large one against the small one", f"{rates[1] / rates[0]:.2f} times", ""
 
@@ -305,7 +306,3 @@ def main(arguments: list[str]) -> None:
         page = Path(asked.docs, "growth.md")
         page.write_text(PAGE.format(machine=report.machine(versions, run), table=table))
     print(f"Written: {page}")
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

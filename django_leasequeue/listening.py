@@ -61,9 +61,9 @@ class ListeningSleeper(Sleeper):
             with self.mending():
                 self.session.execute("SELECT pg_advisory_unlock_all()")
 
-    def sleep(self, seconds: float) -> bool:
+    def sleep(self, seconds: float) -> None:
         if self.has_come_back():
-            return True  # what was enqueued meanwhile notified nobody: worth a look at once
+            return  # what was enqueued meanwhile notified nobody: worth a look at once
         ready = self.wait_for_input(min(seconds, self.patience()))
         if self.bell in ready:
             with contextlib.suppress(BlockingIOError):
@@ -71,7 +71,6 @@ class ListeningSleeper(Sleeper):
         if self.session is not None:
             with self.mending():
                 self.hear(bool(ready))
-        return bool(ready)
 
     def wait_for_input(self, seconds: float) -> set[int]:
         """Which of the bell and the session have something to read; none after *seconds*."""

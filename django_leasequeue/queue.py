@@ -144,6 +144,8 @@ class Queue(AsyncQueueMixin):
             InvalidTaskError: naming the item's index; nothing was stored.
             QueueUnavailableError: the database can't be reached.
         """
+        if new.id is not None or new.dedupe_key is not None:
+            raise InvalidTaskError("tasks that are alike have neither id nor dedupe_key")
         size = self.options.payload_bytes_max
         like = admit(new, self.policy, bytes_max=size)
         texts = payload_texts(payloads, bytes_max=size)

@@ -129,14 +129,14 @@ class Tracing(Around):
         error: BaseException | None,
         **_: Any,
     ) -> None:
-        if lease.token not in self.started and outcome not in FAILED:
-            return  # it never began
         length = int(seconds * 1e9)
-        if lease.token in self.started:
-            span, began_at = self.started.pop(lease.token)
-        else:  # its code couldn't be found
-            began_at = time.time_ns() - length
-            span = self.begin(lease, carried(lease.payload_text), began_at)
+        begun = self.started.pop(lease.token, None)
+        if begun is None:
+            if outcome not in FAILED:
+                return  # it never began
+            began_at = time.time_ns() - length  # its code couldn't be found
+            begun = self.begin(lease, carried(lease.payload_text), began_at), began_at
+        span, began_at = begun
         end(span, outcome, began_at + length, error)
 
     def worker_vanished(self, using: str, life: UUID, token: int, error: object, **_: Any) -> None:

@@ -136,15 +136,13 @@ class NotJson(ValueError):
 def check_json(value: Any, depth: int = 0) -> None:
     """Walk *value*, and raise NotJson of the first thing that can't be held."""
     kind = type(value)
-    if kind is str and value.isascii() and "\0" not in value:
-        return  # most of what is in a payload, known to be good four times as fast
     if value is None or kind is bool:
         return
     if isinstance(value, int):
         if value.bit_length() > INTEGER_BITS_MAX:
             raise NotJson("an integer of more than 4300 digits")
     elif isinstance(value, str):
-        if UNSTORABLE.search(value):
+        if not storable(value):
             raise NotJson("text with a NUL character or a lone surrogate")
     elif isinstance(value, float):
         if not math.isfinite(value):
@@ -170,10 +168,15 @@ def check_json(value: Any, depth: int = 0) -> None:
         raise NotJson(kind.__name__)
 
 
+def storable(text: str) -> bool:
+    """Whether every database stores *text*; most of it is known to do so four times as fast."""
+    return (text.isascii() and "\0" not in text) or not UNSTORABLE.search(text)
+
+
 def check_key(key: Any) -> None:
     if not isinstance(key, str):
         raise NotJson(f"a key of type {type(key).__name__}")
-    if (not key.isascii() and UNSTORABLE.search(key)) or "\0" in key:
+    if not storable(key):
         shown = ascii(key)[1:-1]
         raise NotJson("a key with a NUL character or a lone surrogate").under(f".{shown}")
 

@@ -64,7 +64,9 @@ class Wake:
 
     def here(self) -> None:
         """Wake the sleepers of this process."""
-        for sleeper in list(asleep):
+        with asleep_lock:
+            sleepers = list(asleep)
+        for sleeper in sleepers:
             if sleeper.using == self.using and self.queue in sleeper.queues:
                 sleeper.wake()
 
@@ -100,17 +102,19 @@ class Sleeper(ABC):
         self.muted: frozenset[str] = frozenset()
 
     def __enter__(self) -> Self:
-        asleep.add(self)
+        with asleep_lock:
+            asleep.add(self)
         self.announce()
         return self
 
     def __exit__(self, *_: object) -> None:
-        asleep.discard(self)
+        with asleep_lock:
+            asleep.discard(self)
         self.withdraw()
 
     @abstractmethod
-    def sleep(self, seconds: float) -> bool:
-        """Return after *seconds*, or earlier, and true, by ``wake`` or by a notification."""
+    def sleep(self, seconds: float) -> None:
+        """Return after *seconds*, or earlier when woken, by ``wake`` or by a notification."""
 
     @abstractmethod
     def wake(self) -> None:
@@ -155,6 +159,7 @@ def own_connection(using: str) -> Any:
 
 
 asleep: weakref.WeakSet[Sleeper] = weakref.WeakSet()
+asleep_lock: Final = threading.Lock()
 
 
 class LocalSleeper(Sleeper):
@@ -164,10 +169,9 @@ class LocalSleeper(Sleeper):
         super().__init__(using, queues)
         self.woken = threading.Event()
 
-    def sleep(self, seconds: float) -> bool:
-        woken = self.woken.wait(seconds)
+    def sleep(self, seconds: float) -> None:
+        self.woken.wait(seconds)
         self.woken.clear()
-        return woken
 
     def wake(self) -> None:
         self.woken.set()
@@ -180,10 +184,10 @@ class FakeTimeSleeper(LocalSleeper):
         super().__init__(using, queues)
         self.clock = clock
 
-    def sleep(self, seconds: float) -> bool:
+    def sleep(self, seconds: float) -> None:
         end = self.clock.now() + timedelta(seconds=min(seconds, SLEEP_SECONDS_MAX))
         self.clock.wait_until(end, self.woken.is_set)
-        return super().sleep(0)
+        self.woken.clear()
 
     def wake(self) -> None:
         super().wake()

@@ -120,7 +120,7 @@ def born_like(like: Admitted, payload: str) -> Admitted:
 
 
 class Wake(Protocol):
-    """Tells those who wait for a queue to look; of this process, and of all.
+    """Tells those who wait for a queue to look: a call tells all, ``here`` those of this process.
 
     ``told`` is what the statement takes that tells the others.
     """
@@ -154,7 +154,7 @@ class Store(ABC):
         Joins the caller's transaction; a duplicate never aborts it.
 
         Args:
-            wake: called once what was stored is committed.
+            wake: told once what was stored is committed.
         """
 
     def enqueue_alike(
@@ -167,7 +167,7 @@ class Store(ABC):
 
         Args:
             like: what they have in common; without key, and without an id but that of its life.
-            wake: called once what was stored is committed.
+            wake: told once what was stored is committed.
         """
         yield from self.enqueue(queue, [born_like(like, payload) for payload in payloads], wake)
 

@@ -11,7 +11,8 @@
 
 Each of them is a thread with database connections of its own, so that no task can delay, poison
 or undo the bookkeeping. A worker has at most ``threads + 5`` database sessions: one each to claim,
-to renew and to record, the one that listens, and now and then the upkeep's: see there.
+to renew and to record, the one that listens, and now and then the upkeep's: see there. A name of
+its own takes one more, the event loop three.
 
 The main thread does none of this: it waits. A signal therefore never interrupts a claim or a
 commit; its handler leaves a note, and the main thread reads it:

@@ -113,12 +113,14 @@ class Claimer:
             return self.deliveries.changes != seen  # one did so behind the look
         with self.sleeper:
             # From here on a commit wakes us. One that came before told nobody: look again.
-            woken = False
-            while not self.claim() and not (woken or self.stopping.is_set()):
+            muted = self.sleeper.muted
+            while not (self.claim() or self.stopping.is_set()):
                 due = min(queue.seconds_until_due() for queue in self.queues)
                 session.tidy()
-                seconds = min(due, self.poll_interval, self.deliveries.patience())
-                woken = self.sleeper.sleep(seconds) or bool(self.deliveries.in_hand())
+                self.sleeper.sleep(min(due, self.poll_interval, self.deliveries.patience()))
+                if self.deliveries.in_hand() or self.sleeper.muted != muted:
+                    self.claim()
+                    break
             time.sleep(0)  # before we withdraw, the runner begins what was leased
         return True
 

@@ -38,10 +38,10 @@ is_coroutine_function = cache(iscoroutinefunction)  # to look costs as much as t
 class Outcome:
     """What comes of an attempt, known bit by bit; ``error`` is None where it succeeded.
 
-    ``task`` is None where it wasn't found. ``task_result`` is None where the task's code was never
-    reached: the lease is given back. ``acked``: an atomic task has sent its acknowledgement
-    itself. With an error beside it the commit failed, or it worked and its answer was lost, or a
-    hook after it raised.
+    ``task`` is None where it wasn't found: the attempt fails. ``task_result`` is None where the
+    queue's database was away, and the lease is given back, or where the lease was over. ``acked``:
+    an atomic task has sent its acknowledgement itself. With an error beside it the commit failed,
+    or it worked and its answer was lost, or a hook after it raised.
     """
 
     delivery: Delivery

@@ -65,25 +65,28 @@ class PostgresStore(DatabaseStore):
     ) -> list[EnqueuedTask]:
         if len(tasks) > 1:
             stored = self.repeated(lambda: self.store_chunks(queue, tasks))
-        elif wake and (told := self.store_and_tell(queue, tasks[0], wake)):
-            return [told]
         else:
-            stored = self.store_chunk(queue, tasks)
+            met = False
+            if wake and not columns.borrows(tasks[0]):
+                if told := self.store_and_tell(queue, tasks[0], wake):
+                    return [told]
+                met = True
+            stored = self.store_chunk(queue, tasks, met=met)
         self.wake_for(stored, wake)
         return stored
 
     def store_and_tell(self, queue: str, task: Admitted, wake: Wake) -> EnqueuedTask | None:
-        """Store *task* and tell of it, in one go where that can be; not one that is a duplicate."""
-        if columns.borrows(task):
-            return None
+        """Store *task* and tell of it, in one go where that can be; None where it met a holder.
+
+        That tells, too: who sleeps looks once in vain.
+        """
         asked = self.at_present({"queue": queue, **columns.of_task(task)})
-        answer, told = run_along(self.using, "enqueue_one", asked, "notify", wake.told)
+        answer, told = self.repeated(
+            lambda: run_along(self.using, "enqueue_one", asked, "notify", wake.told)
+        )
         if not answer:
             return None
-        if told:
-            wake.here()
-        else:
-            self.on_commit(wake)
+        self.on_commit(wake.here if told else wake)
         return rows.enqueued(answer[0], life=task.life, id=task.id, tenant=task.tenant)
 
     def store_chunks(self, queue: str, tasks: Sequence[Admitted]) -> list[EnqueuedTask]:
@@ -91,10 +94,13 @@ class PostgresStore(DatabaseStore):
             chunks = columns.chunks(tasks)
             return [task for chunk in chunks for task in self.store_chunk(queue, chunk)]
 
-    def store_chunk(self, queue: str, tasks: Sequence[Admitted]) -> list[EnqueuedTask]:
+    def store_chunk(
+        self, queue: str, tasks: Sequence[Admitted], *, met: bool = False
+    ) -> list[EnqueuedTask]:
+        """Store *tasks*, which may have *met* a holder already."""
         # No index tells that an id is the life's text of another task. There is no race: nobody
         # knows of a life before its task is there.
-        answers = self.find_holders(queue, [task for task in tasks if columns.borrows(task)])
+        answers = self.find_holders(queue, [task for task in tasks if met or columns.borrows(task)])
         waiting = [task for task in tasks if task.life not in answers]
         while waiting:
             for step in (self.insert, self.find_holders):
@@ -122,11 +128,13 @@ class PostgresStore(DatabaseStore):
     ) -> Iterator[EnqueuedTask]:
         shared = self.at_present({"queue": queue, **columns.of_kind(like)})
         batches = (shared | batch for batch in columns.batches(payloads))
+        stored = False
         with transaction.atomic(using=self.using):
             for batch, [answer] in run_ahead(self.using, "enqueue_alike", batches):
                 lives, ids = batch["lives"], batch["ids"]
                 yield from rows.enqueued_alike(answer, lives=lives, ids=ids, tenant=like.tenant)
-            if wake:
+                stored = True
+            if wake and stored:
                 self.on_commit(wake)
 
     def find_holders(self, queue: str, tasks: Sequence[Admitted]) -> dict[UUID, EnqueuedTask]:

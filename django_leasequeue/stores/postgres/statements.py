@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import psycopg
 from django.db import connections
-from psycopg import generators
+from psycopg import Pipeline, generators
 from psycopg.adapt import Transformer
 from psycopg.errors import InvalidSqlStatementName, error_from_result
 
@@ -62,7 +62,10 @@ def statement(name: str) -> Statement:
 
 def run(using: str, name: str, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
     """As ``run_plain``, each row by the names of its columns."""
-    rows = run_plain(using, name, parameters)
+    return named(name, run_plain(using, name, parameters))
+
+
+def named(name: str, rows: Iterable[tuple[Any, ...]]) -> list[dict[str, Any]]:
     return [dict(zip(columns[name], row, strict=True)) for row in rows]
 
 
@@ -71,10 +74,9 @@ def run_plain(using: str, name: str, parameters: Mapping[str, Any]) -> list[tupl
     connection: Any = connections[using]
     connection.ensure_connection()
     connection.validate_no_broken_transaction()
-    given = {key: value_text(value) for key, value in parameters.items()}
     wanted = statement(name)
     with connection._prepare_cursor(cursor_for(connection, wanted)) as cursor:
-        cursor.execute(wanted.text, given)
+        cursor.execute(wanted.text, texts(wanted, parameters))
         if name not in columns:
             answer = cursor.pgresult
             columns[name] = [answer.fname(index).decode() for index in range(answer.nfields)]
@@ -87,8 +89,8 @@ def run_along(
 ) -> tuple[list[dict[str, Any]], bool]:
     """As ``run``, outside of a transaction; where that can be, *follower* runs after the commit.
 
-    Both are sent at once: to wait for the one and send the other takes a third longer. A follower
-    that fails undoes nothing.
+    Both are sent at once: to wait for the one and send the other takes longer. A follower that
+    fails undoes nothing.
 
     Returns:
         The rows of the first one, and whether the follower ran.
@@ -96,17 +98,15 @@ def run_along(
     connection: Any = connections[using]
     connection.ensure_connection()
     first, second = statement(name), statement(follower)
-    if connection.execute_wrappers or not isinstance(cursor_for(connection, first), Cursor):
-        return run(using, name, parameters), False
+    ours = isinstance(cursor_for(connection, first), Cursor) and not connection.execute_wrappers
     kept = kept_of(connection.connection)
-    ready = kept.lasts and {name, follower} <= kept.prepared
-    if not (connection.connection.autocommit and ready):
+    prepared = kept.lasts and {name, follower} <= kept.prepared
+    if not (ours and prepared and connection.connection.autocommit and Pipeline.is_supported()):
         return run(using, name, parameters), False
-    pair = PairCursor(connection, first, second, {key: value_text(told[key]) for key in told})
+    pair = PairCursor(connection, first, second, texts(second, told))
     with connection._prepare_cursor(pair) as cursor:
-        cursor.execute(first.text, {key: value_text(value) for key, value in parameters.items()})
-        rows = [dict(zip(columns[name], row, strict=True)) for row in cursor.fetchall()]
-        return rows, pair.followed
+        cursor.execute(first.text, texts(first, parameters))
+        return named(name, cursor.fetchall()), pair.followed
 
 
 def run_ahead(
@@ -114,7 +114,8 @@ def run_ahead(
 ) -> Iterator[tuple[dict[str, Any], list[tuple[Any, ...]]]]:
     """Run sql/*name*.sql in the caller's transaction, once for each of *batches*.
 
-    The server works on one while the next one is made. To make it is not to ask the database.
+    From the second one on the server works on one while the next one is made: the first brings the
+    transaction's beginning with it. To make one is not to ask the database.
 
     Returns:
         Each batch, with the rows that it answers.
@@ -126,7 +127,7 @@ def run_ahead(
     sent: tuple[dict[str, Any], Any] | None = None
     try:
         for parameters in batches:
-            given = {name: value_text(parameters[name]) for name in wanted.parameters}
+            given = texts(wanted, parameters)
             answered = sent and (sent[0], received(sent[1]))
             cursor = connection._prepare_cursor(cursor_for(connection, wanted, ahead=True))
             sent = parameters, cursor
@@ -255,32 +256,39 @@ class PairCursor(Cursor):
 
     def execute(self, text: str, given: Mapping[str, str | None]) -> None:
         pgconn = self.raw.pgconn
+        values, told = encoded(self.wanted, given), encoded(self.second, self.told)
         with self.raw.lock:
             try:
                 pgconn.enter_pipeline_mode()
-                self.send_prepared(self.wanted, given)
-                self.send_prepared(self.second, self.told)
+                self.send_prepared(self.wanted, values)
+                self.send_prepared(self.second, told)
                 self.raw.wait(generators.send(pgconn))
                 own, second = self.next_result(), self.next_result()
                 pgconn.exit_pipeline_mode()
             except BaseException:
-                self.connection.close()  # what is under way would be taken for another's answer
+                # What is under way would be taken for another's answer, also by who gets the
+                # connection from a pool.
+                self.raw.close()
+                self.connection.close()
                 raise
-            self.followed = second.status != psycopg.pq.ExecStatus.FATAL_ERROR
             try:
                 self.pgresult = self.checked(own)
+                self.followed = second.status != psycopg.pq.ExecStatus.FATAL_ERROR
             except InvalidSqlStatementName:
                 kept_of(self.raw).lasts = False
-                self.run_once(encoded(self.wanted, given))
+                self.run_once(values)
 
-    def send_prepared(self, wanted: Statement, given: Mapping[str, str | None]) -> None:
-        values = encoded(wanted, given)
+    def send_prepared(self, wanted: Statement, values: list[bytes | None]) -> None:
         self.raw.pgconn.send_query_prepared(wanted.prepared_as, values, result_format=BINARY)
         self.raw.pgconn.pipeline_sync()
 
     def next_result(self) -> Any:
+        """What a statement answered, or why it couldn't be committed."""
         [result] = self.raw.wait(generators.fetch_many(self.raw.pgconn))
-        self.raw.wait(generators.fetch_many(self.raw.pgconn))  # what ends its transaction
+        [end] = self.raw.wait(generators.fetch_many(self.raw.pgconn))
+        if end.status == psycopg.pq.ExecStatus.FATAL_ERROR:
+            self.raw.wait(generators.fetch_many(self.raw.pgconn))
+            return end
         return result
 
 
@@ -320,8 +328,12 @@ def kept_of(raw: Any) -> Kept:
     return known
 
 
+def texts(wanted: Statement, parameters: Mapping[str, Any]) -> dict[str, str | None]:
+    """What *wanted* is given, as PostgreSQL writes it."""
+    return {name: value_text(parameters[name]) for name in wanted.parameters}
+
+
 def value_text(value: Any) -> str | None:
-    """*value* as PostgreSQL writes it."""
     if value is None or type(value) is str:
         return value
     if isinstance(value, list):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -9,7 +10,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from django.db import DataError, connection, transaction
+from django.db import DatabaseError, DataError, connection, transaction
 
 from django_leasequeue import wakeups
 from django_leasequeue.admission import admit
@@ -18,6 +19,7 @@ from django_leasequeue.records import NewTask
 from django_leasequeue.stores.postgres import statements
 from django_leasequeue.stores.postgres.statements import PREPARED_FROM, PairCursor
 from django_leasequeue.wakeups import Wake
+from tests.waiting import in_thread, wait_for
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -88,9 +90,75 @@ def test_inside_a_transaction_the_look_comes_after_its_commit(
     assert pairs == []
 
 
-def test_a_duplicate_is_one_all_the_same(queue: Queue) -> None:
-    first, second = (queue.enqueue("x", dedupe_key="k") for _ in range(2))
-    assert (first.duplicate, second.duplicate) == (False, True)
+def test_a_duplicate_is_one_all_the_same_and_tried_once(
+    queue: Queue, pairs: list[PairCursor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue.enqueue("x", dedupe_key="k")
+    names: list[str] = []
+    run = statements.run_plain
+
+    def noted(using: str, name: str, parameters: Any) -> Any:
+        names.append(name)
+        return run(using, name, parameters)
+
+    monkeypatch.setattr(statements, "run_plain", noted)
+    assert queue.enqueue("x", dedupe_key="k").duplicate
+    assert names == ["duplicate"]
+    assert len(pairs) == 2
+
+
+def test_a_duplicate_of_what_is_about_to_be_stored_waits_for_it(queue: Queue) -> None:
+    """In a site that wants REPEATABLE READ, too, where the server calls that a conflict."""
+    inside, blocked = threading.Event(), threading.Event()
+
+    def other() -> None:
+        with transaction.atomic():
+            queue.enqueue("x", dedupe_key="k")
+            inside.set()
+            assert blocked.wait(10)
+
+    def watch() -> None:
+        wait_for(somebody_waits_for_a_lock)
+        blocked.set()
+
+    with connection.cursor() as cursor:
+        cursor.execute("SET default_transaction_isolation = 'repeatable read'")
+    first = in_thread(other)
+    assert inside.wait(10)
+    watcher = in_thread(watch)
+    assert queue.enqueue("x", dedupe_key="k").duplicate
+    first.result(10), watcher.result(10)
+
+
+def somebody_waits_for_a_lock() -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(*) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        )
+        return bool(cursor.fetchone()[0])
+
+
+def test_what_can_not_be_committed_says_so_and_leaves_the_connection_in_order(
+    queue: Queue,
+) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS"
+            " $$ BEGIN RAISE 'not like this'; END $$;"
+            "CREATE CONSTRAINT TRIGGER refuse AFTER INSERT ON leasequeue_task"
+            " DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refuse()"
+        )
+    session = connection.connection
+    try:
+        with pytest.raises(DatabaseError, match="not like this"):
+            queue.enqueue("x")
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("DROP TRIGGER refuse ON leasequeue_task; DROP FUNCTION refuse")
+    queue.enqueue("y")
+    assert connection.connection is session
+    assert queue.depth().visible == PREPARED_FROM + 1
 
 
 def test_a_look_that_fails_undoes_nothing(

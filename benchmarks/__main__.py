@@ -3,6 +3,9 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
@@ -29,13 +32,25 @@ def main() -> None:
     rounds: list[list[Answers]] = []
     with server() as postgres, redis() as variables:
         for number in range(asked.rounds):
-            answers = []
-            for contestant in chosen:
-                found = measured(contestant, postgres, environment=variables, scale=asked.scale)
+            answers = [Answers(each.name) for each in chosen]
+            take_turns(
+                measured(each, postgres, found, environment=variables, scale=asked.scale)
+                for each, found in zip(chosen, answers, strict=True)
+            )
+            for found in answers:
                 tell(number, found)
-                answers.append(found)
             rounds.append(answers)
         publish(rounds, postgres, Path(asked.docs))
+
+
+def take_turns(goers: Iterable[Iterator[None]]) -> None:
+    """Let each of *goers* make a step, and again, until all have ended."""
+    going = deque(goers)
+    while going:
+        goer = going.popleft()
+        with suppress(StopIteration):
+            next(goer)
+            going.append(goer)
 
 
 def options() -> argparse.Namespace:

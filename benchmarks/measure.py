@@ -251,13 +251,21 @@ class Spent:
 
 
 def measured(
-    contestant: Contestant, server: Server, *, environment: dict[str, str], scale: float
-) -> Answers:
-    """Everything about one contestant; what it can't do, or fails at, is left out and said."""
-    answers = Answers(contestant.name)
+    contestant: Contestant,
+    server: Server,
+    answers: Answers,
+    *,
+    environment: dict[str, str],
+    scale: float,
+) -> Iterator[None]:
+    """Put everything about one contestant into *answers*; what it can't do, or fails at, is said.
+
+    Stops after each measurement, so that all have their turn while the machine is the same: its
+    speed may change within minutes.
+    """
     if contestant.program and not environment.get("BENCH_REDIS"):
         answers.problem = f"not measured: no {contestant.program} here"
-        return answers
+        return
     name = f"bench_{contestant.module}"
     with server.database(name), tempfile.TemporaryDirectory() as folder:
         booth = None
@@ -265,13 +273,13 @@ def measured(
             booth = Booth(contestant, server, name, Path(folder), environment, scale)
             answers.versions = booth.ask("prepare")
             for measure in measurements(booth):
+                yield
                 answers.figures |= measure()
         except (NotMeasuredError, subprocess.CalledProcessError, KeyError) as error:
             answers.problem = f"incomplete: {error}"
         finally:
             if booth:
                 booth.close()
-    return answers
 
 
 def measurements(booth: Booth) -> list[Callable[[], Figures]]:

@@ -56,7 +56,8 @@ Ours against the others (of rates more is better, of pick-up times less):
 ## What was measured
 
 - Each contestant by its own public interface, in processes, an environment and a database of its
-  own, one after the other, on a PostgreSQL with `fsync` on that was started for the run. A task
+  own, on a PostgreSQL with `fsync` on that was started for the run. They take turns: the first
+  measurement of each, then the second, since a machine's speed may change within minutes. A task
   does nothing but write down its number and the time, some 2 µs.
 - **Enqueue** is {one_by_one:,} calls in a row, each its own transaction; **bulk** {bulk:,} tasks by
   the contestant's bulk call.

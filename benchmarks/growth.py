@@ -67,8 +67,8 @@ SELECT seq, life, 'default', tenant, life::text, %(path)s, payload, priority, 5,
 PAGE: Final = f"""\
 # Growth
 
-Made by `python3 -m example_project bench growth`, which writes this page anew: the queue by itself,
-in one run on one machine. Ratios travel, figures don't.
+Made by `make bench ARGS=growth`, which writes this page anew: the queue by itself, in one run on
+one machine. Ratios travel, figures don't.
 
 {{machine}}
 

@@ -121,8 +121,11 @@ class ListeningSleeper(Sleeper):
                 self.listen_using,
             )
             self.close_session()
-        elif self.failures:
-            logger.info("listening again on %r", self.listen_using)
+        else:
+            # Else the driver would keep, for ever, what comes while something else is asked.
+            self.session.add_notify_handler(lambda _: None)
+            if self.failures:
+                logger.info("listening again on %r", self.listen_using)
         self.failures, self.retry_at, self.heard_at = 0, 0.0, time.monotonic()
 
     def echoes(self) -> bool:

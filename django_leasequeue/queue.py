@@ -138,7 +138,8 @@ class Queue(AsyncQueueMixin):
             new: without id and dedupe key; its own payload isn't stored.
 
         Returns:
-            The stored tasks, in order. Nothing is stored unless they are read to the end.
+            The stored tasks, in order. Nothing is stored unless they are read to the end; the
+            connection is in use until then, also while a payload is asked for.
 
         Raises:
             InvalidTaskError: naming the item's index; nothing was stored.

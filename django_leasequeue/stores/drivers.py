@@ -25,7 +25,8 @@ UNAVAILABLE: Final = frozenset(
         *(1021, 1037, 1041, 1114),  # no room left
     }
 )
-READ_ONLY: Final = "25006"  # what a server answers that was the primary before a fail-over
+# What a server answers that was the primary before a fail-over, or that was kept waiting too long.
+SENT_AWAY: Final = frozenset({"25006", "25P03"})
 
 
 @contextmanager
@@ -52,7 +53,7 @@ def unavailable(error: Exception, vendor: str) -> bool:
     if vendor == "mysql":
         return isinstance(error, InterfaceError) or number(error) in UNAVAILABLE
     if isinstance(error, InternalError):
-        return getattr(cause, "sqlstate", None) == READ_ONLY
+        return getattr(cause, "sqlstate", None) in SENT_AWAY
     conflict = (getattr(cause, "sqlstate", None) or "").startswith("40")
     statement = getattr(cause, "sqlite_errorcode", None) == sqlite3.SQLITE_ERROR
     return not conflict and not statement

@@ -114,12 +114,15 @@ class Claimer:
         with self.sleeper:
             # From here on a commit wakes us. One that came before told nobody: look again.
             muted = self.sleeper.muted
-            while not (self.claim() or self.stopping.is_set()):
+            while True:
+                # Asked first: what comes due in between is found by the look.
                 due = min(queue.seconds_until_due() for queue in self.queues)
+                if self.claim() or self.stopping.is_set():
+                    break
                 session.tidy()
                 self.sleeper.sleep(min(due, self.poll_interval, self.deliveries.patience()))
-                if self.deliveries.in_hand() or self.sleeper.muted != muted:
-                    self.claim()
+                # At once: whoever enqueued waits for it.
+                if self.claim() or self.deliveries.in_hand() or self.sleeper.muted != muted:
                     break
             time.sleep(0)  # before we withdraw, the runner begins what was leased
         return True

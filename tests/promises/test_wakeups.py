@@ -132,6 +132,15 @@ def test_a_rolled_back_savepoint_takes_only_its_own_wake_with_it(
     assert lease.id == "kept"
 
 
+def test_what_comes_while_something_else_is_asked_is_not_kept(queue: Queue) -> None:
+    """The driver would keep each notification, for as long as a worker lives."""
+    with queue.borrowed_sleeper() as sleeper, sleeper, connection.cursor() as cursor:
+        cursor.execute("SELECT pg_notify(%s, 'x')", [wakeups.CHANNEL])
+        session = sleeper.session  # type: ignore[attr-defined]
+        session.execute("SELECT 1")
+        assert not session._notifies_backlog
+
+
 def test_a_rollback_notifies_nobody(queue: Queue, notes: psycopg.Connection[Any]) -> None:
     """G32"""
     polling = poll_listening(queue)

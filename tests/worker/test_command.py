@@ -14,11 +14,13 @@ from django.db import connections
 from django.db.migrations.recorder import MigrationRecorder
 from django.db.models import QuerySet
 
+from django_leasequeue.admission import admit
 from django_leasequeue.compat import TASKS_LOGGER
 from django_leasequeue.lease import Lease
 from django_leasequeue.management.commands.leasequeue_worker import log_somewhere
 from django_leasequeue.models import Task
 from django_leasequeue.queue import Queue
+from django_leasequeue.records import NewTask
 from django_leasequeue.wakeups import Sleeper
 from django_leasequeue.worker.names import new_name
 from tests.databases import on_all
@@ -133,6 +135,27 @@ def test_who_is_woken_claims_before_anything_else(site: Site, steps: list[str]) 
         wait_for(lambda: {"leased", "withdrawn"} <= set(steps))
 
     assert steps.index("leased") < steps.index("withdrawn")
+
+
+@databases
+def test_what_becomes_visible_behind_the_question_when_is_found_by_the_look(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As what comes due in between: in the other order it would be slept over."""
+    ask, asked = Queue.seconds_until_due, list[str]()
+    call = NewTask(payload={"args": [1, 2], "kwargs": {}}, path=tasks.add.module_path)
+
+    def asked_in_time(queue: Queue) -> float:
+        due = ask(queue)
+        if queue.name == "work" and not asked:
+            asked.append("once")
+            task = admit(call, queue.policy, bytes_max=1000)
+            queue.store.enqueue("work", [task])  # which wakes nobody
+        return due
+
+    monkeypatch.setattr(Queue, "seconds_until_due", asked_in_time)
+    with site.worker(poll_interval=60.0):
+        wait_for(lambda: len(tasks.runs) == 1, 10)
 
 
 @databases

@@ -77,11 +77,14 @@ def run_plain(using: str, name: str, parameters: Mapping[str, Any]) -> list[tupl
     wanted = statement(name)
     with connection._prepare_cursor(cursor_for(connection, wanted)) as cursor:
         cursor.execute(wanted.text, texts(wanted, parameters))
-        if name not in columns:
-            answer = cursor.pgresult
-            columns[name] = [answer.fname(index).decode() for index in range(answer.nfields)]
         rows: list[tuple[Any, ...]] = cursor.fetchall()
+        note_columns(name, cursor.pgresult)
         return rows
+
+
+def note_columns(name: str, answer: Any) -> None:
+    if name not in columns:
+        columns[name] = [answer.fname(index).decode() for index in range(answer.nfields)]
 
 
 def run_along(
@@ -106,6 +109,7 @@ def run_along(
     pair = PairCursor(connection, first, second, texts(second, told))
     with connection._prepare_cursor(pair) as cursor:
         cursor.execute(first.text, texts(first, parameters))
+        note_columns(name, pair.pgresult)
         return named(name, cursor.fetchall()), pair.followed
 
 
@@ -124,12 +128,13 @@ def run_ahead(
     connection.ensure_connection()
     connection.validate_no_broken_transaction()
     wanted = statement(name)
+    ahead = not connection.execute_wrappers  # which may ask the database after a statement
     sent: tuple[dict[str, Any], Any] | None = None
     try:
         for parameters in batches:
             given = texts(wanted, parameters)
             answered = sent and (sent[0], received(sent[1]))
-            cursor = connection._prepare_cursor(cursor_for(connection, wanted, ahead=True))
+            cursor = connection._prepare_cursor(cursor_for(connection, wanted, ahead=ahead))
             sent = parameters, cursor
             cursor.execute(wanted.text, given)
             if answered:
@@ -253,30 +258,51 @@ class PairCursor(Cursor):
         self.second = second
         self.told = told
         self.followed = False
+        self.rows: list[tuple[Any, ...]] | None = None
 
     def execute(self, text: str, given: Mapping[str, str | None]) -> None:
-        pgconn = self.raw.pgconn
         values, told = encoded(self.wanted, given), encoded(self.second, self.told)
         with self.raw.lock:
             try:
-                pgconn.enter_pipeline_mode()
+                self.raw.pgconn.enter_pipeline_mode()
                 self.send_prepared(self.wanted, values)
                 self.send_prepared(self.second, told)
-                self.raw.wait(generators.send(pgconn))
-                own, second = self.next_result(), self.next_result()
-                pgconn.exit_pipeline_mode()
+                self.raw.wait(generators.send(self.raw.pgconn))
+                own = self.next_result()
+                followed = self.followed_by(own)
             except BaseException:
-                # What is under way would be taken for another's answer, also by who gets the
-                # connection from a pool.
-                self.raw.close()
-                self.connection.close()
+                self.drop()
                 raise
             try:
                 self.pgresult = self.checked(own)
-                self.followed = second.status != psycopg.pq.ExecStatus.FATAL_ERROR
+                self.followed = followed
             except InvalidSqlStatementName:
                 kept_of(self.raw).lasts = False
                 self.run_once(values)
+
+    def followed_by(self, own: Any) -> bool:
+        """Whether the second statement ran, too; what our *own* one did stands whatever it says."""
+        if own.status != psycopg.pq.ExecStatus.FATAL_ERROR:
+            self.pgresult = own
+            self.rows = super().fetchall()
+        try:
+            second = self.next_result()
+            self.raw.pgconn.exit_pipeline_mode()
+        except psycopg.Error:
+            self.drop()
+            return False
+        return bool(second.status != psycopg.pq.ExecStatus.FATAL_ERROR)
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        return super().fetchall() if self.rows is None else self.rows
+
+    def drop(self) -> None:
+        """Close the connection, in the driver's pool, too.
+
+        What is under way would be taken for another's answer.
+        """
+        self.raw.close()
+        self.connection.close()
 
     def send_prepared(self, wanted: Statement, values: list[bytes | None]) -> None:
         self.raw.pgconn.send_query_prepared(wanted.prepared_as, values, result_format=BINARY)

@@ -91,3 +91,14 @@ def kill() -> None:
 def test_none_at_all_is_no_statement(store: PostgresStore, django_assert_num_queries: Any) -> None:
     with transaction.atomic(), django_assert_num_queries(2):  # the savepoint
         assert list(store.enqueue_alike("q", a_task("x"), [])) == []
+
+
+def test_who_watches_the_connection_may_ask_it(store: PostgresStore) -> None:
+    def watch(execute: Any, sql: Any, params: Any, many: bool, context: Any) -> Any:
+        answer = execute(sql, params, many, context)
+        if "INSERT" in sql:
+            connection.connection.execute("SELECT 1")
+        return answer
+
+    with connection.execute_wrapper(watch):
+        assert len(list(store.enqueue_alike("q", a_task("x"), payloads([])))) == SOME

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Iterator
 from contextlib import closing
@@ -178,6 +179,33 @@ def test_a_statement_that_fails_leaves_the_connection_in_order(queue: Queue) -> 
         queue.store.enqueue("q", [replace(task, priority=99_999)], Wake(queue.using, queue.name))
     queue.enqueue("y")
     assert queue.depth().visible == PREPARED_FROM + 2
+
+
+def test_what_is_stored_stays_so_where_the_look_s_answer_is_lost(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch, asleep: psycopg.Connection[Any]
+) -> None:
+    """The database has confirmed it: whoever tried again would have two. Who sleeps is told."""
+    next_result, calls = PairCursor.next_result, itertools.count()
+
+    def cut(cursor: PairCursor) -> Any:
+        if next(calls) == 1:
+            raise psycopg.OperationalError("the connection is gone")
+        return next_result(cursor)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PairCursor, "next_result", cut)
+        assert not queue.enqueue("x").duplicate
+    assert "q" in heard(asleep)
+    queue.enqueue("y")
+    assert queue.depth().visible == PREPARED_FROM + 2
+
+
+def test_an_answer_is_understood_where_no_other_came_before_it(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a process whose first ones all failed, though they were prepared."""
+    monkeypatch.delitem(statements.columns, "enqueue_one")
+    assert not queue.enqueue("x").duplicate
 
 
 def test_an_interrupt_costs_nobody_the_connection(

@@ -224,7 +224,7 @@ PLANTED: Final = [
     ),
     rules(
         "an enqueue wakes nobody",
-        "else:\n            self.on_commit(wake)", "else:\n            pass",
+        "self.on_commit(wake.here if told else wake)", "pass",
         f"{POSTGRES}a_poll_is_woken_by_an_enqueue",
         file="stores/postgres/__init__.py",
     ),

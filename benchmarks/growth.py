@@ -44,7 +44,7 @@ WITH asked AS MATERIALIZED (
     SELECT nextval('leasequeue_transition_id_seq') AS seq, gen_random_uuid() AS life, number,
            CASE WHEN number %% 20 = 0 THEN 't' || number / 20 %% %(tenants)s ELSE 't0' END
                AS tenant,
-           (number %% 5 - 2)::smallint AS priority, now() + %(wait)s AS visible_at,
+           (number %% %(priorities)s)::smallint AS priority, now() + %(wait)s AS visible_at,
            '{"args":[' || number || '],"kwargs":{}}' AS payload
       FROM generate_series(%(first)s::bigint, %(last)s::bigint) AS number
 ),
@@ -74,9 +74,10 @@ one machine. Ratios travel, figures don't.
 
 {{table}}
 
-- A claim leases {BATCH}; {CLAIMS} of them were timed. All backlogs have five priorities. They were
+- A claim leases {BATCH}; {CLAIMS} of them were timed. The backlogs have five priorities. They were
   made by the server, as the queue would have stored them, then analysed.
-- The dead rows are those of tasks that were leased while another session held a snapshot.
+- The dead rows are those of tasks that were leased while another session held a snapshot; there all
+  have one priority. With several, each claim steps over the dead rows of the higher ones.
 - A drain is one worker process, from its first task to the last of {DRAINED:,}.
 - Enqueuers are processes that call `.enqueue()` in a row, for {SECONDS:g} seconds. Where somebody
   always sleeps, as no worker with work does, each of their commits is followed by a notification.
@@ -114,10 +115,11 @@ class Place:
         self.ours.empty()
         self.filled = 0
 
-    def fill(self, count: int, *, tenants: int = 1, wait: str = "0 s") -> None:
+    def fill(self, count: int, *, tenants: int = 1, priorities: int = 5, wait: str = "0 s") -> None:
         """Let *count* more tasks wait; the first of *tenants* has nearly all of them."""
         first, self.filled = self.filled + 1, self.filled + count
         asked = {"first": first, "last": self.filled, "tenants": tenants, "path": NOOP}
+        asked["priorities"] = priorities
         data = f'{{"path":"{NOOP}","priority":0}}'
         self.sql.execute(FILL, asked | {"wait": wait, "data": data})
         self.postgres.settle(self.database)
@@ -174,7 +176,7 @@ def claims(place: Place) -> Iterator[Row]:
     )
     yield ratio("against one tenant", many, times[LARGE])
     place.empty()
-    place.fill(place.scaled(2 * LARGE))
+    place.fill(place.scaled(2 * LARGE), priorities=1)
     clean = place.claims()
     with psycopg.connect(place.postgres.dsn(place.database)) as old:
         old.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")

@@ -57,6 +57,8 @@ class Verdict:
         told = change.told((ROOT / PACKAGE / change.file).read_bytes())
         if self.noticed_by:
             return f"noticed: {told}\n    by {self.noticed_by}"
+        if not self.trial.tests:
+            return f"NOT REACHED by a test: {told}"
         return f"SURVIVED {len(self.trial.tests)} tests: {told}"
 
 

@@ -80,7 +80,7 @@ def test_a_stopped_workers_name_is_free_at_once(site: Site) -> None:
     first = site.start("--name", "w")
     wait_until_said(first, "started")
     first.terminate()
-    assert first.wait(10) == 0
+    assert first.wait(30) == 0
 
     other = hold_of("w", site.queue)
 

@@ -68,6 +68,6 @@ def test_an_idle_worker_leaves_at_once_and_in_peace(postgres: Site, signum: int)
 
     process.send_signal(signum)
 
-    assert process.wait(5) == 0
+    assert process.wait(30) == 0
     process.reader.join(5)
     assert "Traceback" not in "".join(process.lines)

@@ -165,7 +165,7 @@ def test_a_stopped_server_is_waited_for_and_sigterm_ends_the_wait(server: devdb.
 
         server.stop()
         process.send_signal(signal.SIGTERM)
-        assert process.wait(5) == 0
+        assert process.wait(30) == 0
     finally:
         site.close()
 
@@ -180,7 +180,7 @@ def test_a_host_without_an_address_is_waited_for() -> None:
 
         process.terminate()
 
-        assert process.wait(5) == 0
+        assert process.wait(30) == 0
         process.reader.join(5)
         assert "Traceback" not in "".join(process.lines)
     finally:

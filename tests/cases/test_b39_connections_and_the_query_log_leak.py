@@ -55,7 +55,7 @@ def test_tasks_that_empty_the_sites_pool_keep_the_worker_from_nothing(postgres: 
     assert kinds.count("heartbeat") >= 4
     assert "lapsed" not in kinds
     worker.terminate()
-    assert worker.wait(15) == 0
+    assert worker.wait(30) == 0
     wait_for(lambda: sessions() == 0)
 
 

@@ -53,7 +53,7 @@ def test_four_workers_over_two_sessions_do_each_task_once(postgres: Site, proxy:
     assert held.count() == WORKERS
     for worker in crew:
         worker.terminate()
-        assert worker.wait(15) == 0
+        assert worker.wait(30) == 0
         worker.reader.join(5)
         assert sum(WARNING in line for line in worker.lines) == 1
         problems = [line for line in worker.lines if "outage" in line or "Error" in line]

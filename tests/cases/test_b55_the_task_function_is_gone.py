@@ -75,7 +75,7 @@ def test_of_two_versions_side_by_side_the_older_one_does_what_it_still_can(
         wait_for(lambda: sum(ended(result) for result in lost + healthy) == 15)
 
         newer.terminate()
-        assert newer.wait(15) == 0
+        assert newer.wait(30) == 0
         postgres.queue.redrive_all()
         wait_for(lambda: all(done(result) for result in lost + healthy))
 

@@ -101,7 +101,7 @@ def test_a_signal_to_the_whole_group_is_one_stop_and_the_second_is_final(postgre
     beats = postgres.kinds().count("heartbeat")
     wait_for(lambda: postgres.kinds().count("heartbeat") > beats)
     supervisor.send_signal(signal.SIGTERM)
-    assert supervisor.wait(10) == 1
+    assert supervisor.wait(30) == 1
     supervisor.reader.join(5)  # type: ignore[attr-defined]
     assert said(supervisor, "unfinished queue=work")
     assert not any(map(alive, everyone[1:]))

@@ -67,7 +67,7 @@ def test_changed_code_is_taken_up_when_the_running_task_has_ended(
     wait_for(lambda: postgres.kinds().count("acked") == 2)
     assert "lapsed" not in postgres.kinds()
     worker.terminate()
-    assert worker.wait(15) == 0
+    assert worker.wait(30) == 0
 
 
 def test_code_that_does_not_start_leaves_the_old_code_at_work(postgres: Site, code: Code) -> None:

@@ -12,7 +12,24 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from math import inf
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn, TypeVar
+
+Note = TypeVar("Note")
+
+SIGNAL_SECONDS_MAX: Final = 0.5
+
+
+def take(notes: queue.SimpleQueue[Note], seconds: float) -> Note:
+    """Return the next of the main thread's *notes*.
+
+    It waits in short turns. Python's part of a signal handler runs between two steps of the main
+    thread: a signal that comes in the instant before a wait, or that the system gives to another
+    thread, doesn't end the wait.
+
+    Raises:
+        queue.Empty: none has come within *seconds*, or within a turn: look around, and ask again.
+    """
+    return notes.get(timeout=max(0.0, min(seconds, SIGNAL_SECONDS_MAX)))
 
 
 class Notes:
@@ -42,7 +59,7 @@ class Notes:
             if self.stops >= stops or left <= 0:
                 return False
             with suppress(queue.Empty):
-                self.stops += self.told.get(timeout=None if left == inf else left)
+                self.stops += take(self.told, left)
         return True
 
 

@@ -25,6 +25,7 @@ from typing import Final
 
 from . import Worker
 from .outage import pause
+from .shutdown import take
 
 AGAIN: Final = 75  # the exit status of a child that makes way for another
 CLEAN: Final = {0, AGAIN, -signal.SIGTERM, -signal.SIGINT}  # a signal kills who has not begun yet
@@ -107,10 +108,8 @@ class Supervisor:
             self.start_due()
             self.kill_overdue()
             next_at = min(self.kill_at, *(child.start_at for child in self.children))
-            left = max(0.0, next_at - time.monotonic())
             with suppress(queue.Empty):
-                ended = self.notes.get(timeout=None if left == inf else left)
-                if ended:
+                if ended := take(self.notes, next_at - time.monotonic()):
                     self.meet_end(ended)
                 else:
                     self.pass_on_stop()

@@ -1,0 +1,68 @@
+"""A signal is obeyed whatever the main thread does as it comes: about to wait, or waiting.
+
+Python notes a signal at once and runs its handler between two steps of the main thread. One that
+comes as the main thread is about to wait doesn't end the wait. Here it is given to another
+thread, which comes to the same, each time.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from django_leasequeue.worker.shutdown import Notes, stop_on_signals
+from django_leasequeue.worker.supervisor import Supervisor
+from tests.waiting import in_thread, wait_for
+
+# A child that ends when its line says so.
+CHILD = [sys.executable, "-c", "import os, sys; os.read(int(sys.argv[3]), 1)"]
+
+
+@contextmanager
+def signal_beside_a_wait(signum: int, rescue: Callable[[], None]) -> Iterator[None]:
+    """*signum* comes to another thread while this one waits; *rescue* where that isn't met."""
+    main = threading.get_ident()
+
+    def waits() -> bool:
+        return sys._current_frames()[main].f_code.co_name in {"take", "wait_for", "run"}
+
+    def send() -> None:
+        wait_for(waits)
+        signal.pthread_kill(threading.get_ident(), signum)
+
+    late = threading.Timer(20, rescue)
+    late.start()
+    sent = in_thread(send)
+    try:
+        yield
+        assert not late.finished.is_set(), "the signal was met by chance only"
+    finally:
+        late.cancel()
+        sent.result(5)
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+def test_a_worker_that_waits_meets_it(signum: int) -> None:
+    """G40"""
+    notes = Notes()
+
+    with stop_on_signals(notes.stop), signal_beside_a_wait(signum, notes.look):
+        notes.wait_for(lambda: notes.stops > 0, stops=2)
+
+    assert notes.stops == 1
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+def test_a_supervisor_that_waits_meets_it(signum: int) -> None:
+    """G40"""
+    supervisor = Supervisor(CHILD, 1, grace=30)
+
+    with stop_on_signals(supervisor.stop), signal_beside_a_wait(signum, supervisor.stop):
+        assert supervisor.run() == 0
+
+    assert supervisor.stops == 1

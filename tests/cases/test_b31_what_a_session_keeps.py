@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 
 import psycopg
 import pytest
-from django.db import connections
+from django.db import connections, transaction
 from django.db.backends.signals import connection_created
 
-from django_leasequeue.worker.sessions import Session, TaskSession
-from tests.databases import ALIASES, on_all
+from django_leasequeue.worker.sessions import Session, TaskSession, drop, left_open
+from tests.databases import ALIASES, IDS, on_all
 from tests.waiting import in_thread
 from tests.worker import tasks
 from tests.worker.conftest import Site
@@ -233,6 +233,47 @@ def test_a_session_that_was_not_used_is_not_asked_and_one_that_was_is_asked_once
     pids, sent = between_tasks(work)
 
     assert (len(pids), sent) == (1, [1, 0, 1])
+
+
+LEFT_OPEN: dict[str, Callable[[Any], object]] = {
+    "block": lambda connection: transaction.atomic(using=connection.alias).__enter__(),
+    "BEGIN": lambda connection: execute(connection.alias, "BEGIN"),
+    "the driver's BEGIN": lambda connection: connection.connection.cursor().execute("BEGIN"),
+    "autocommit": lambda connection: connection.set_autocommit(False),
+    "closed": lambda connection: connection.connection.close(),
+}
+
+
+@pytest.mark.parametrize(
+    ("alias", "leave"),
+    [
+        *(
+            pytest.param(alias, leave, id=f"{name}-{what}")
+            for alias, name in zip(ALIASES, IDS, strict=True)
+            for what, leave in LEFT_OPEN.items()
+        ),
+        pytest.param(
+            *("default", lambda connection: connection.connection.set_autocommit(False)),
+            id="postgres-the driver's autocommit",
+        ),
+    ],
+)
+def test_a_session_that_was_left_open_is_seen_though_nothing_was_done_in_it(
+    alias: str, leave: Callable[[Any], object]
+) -> None:
+    """G41"""
+
+    def work(session: TaskSession) -> list[bool]:
+        connection = connections[alias]
+        seen = [left_open(connection)]
+        execute(alias, "SELECT 1")
+        seen.append(left_open(connection))
+        leave(connection)
+        seen.append(left_open(connection))
+        drop(connection)
+        return seen
+
+    assert between_tasks(work) == [False, False, True]
 
 
 def test_a_plain_task_keeps_the_connection_of_sqlite(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from math import inf
+from typing import Any
 
 import pytest
 from django.db import connection
@@ -19,6 +20,7 @@ from django_leasequeue.testing import FakeClock, MemoryQueue
 from django_leasequeue.worker.deliveries import Deliveries, Delivery
 from django_leasequeue.worker.heartbeats import Heartbeats
 from django_leasequeue.worker.outage import Outage
+from django_leasequeue.worker.runner import acknowledge
 from tests.databases import on_all
 from tests.waiting import in_thread
 
@@ -81,6 +83,23 @@ def test_what_is_being_recorded_is_renewed_no_more(heartbeats: Heartbeats, queue
     assert heartbeats.due() == []
     assert plan(heartbeats) == inf
     assert kinds(delivery) == ["enqueued", "leased"]
+
+
+def test_an_acknowledgement_inside_the_task_s_transaction_meets_none(
+    heartbeats: Heartbeats, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would wait for that transaction's commit, and then be told as a lost lease."""
+    delivery = held(heartbeats, queue, used=VISIBILITY / 3)
+    complete = queue.complete
+
+    def complete_as_a_heartbeat_is_due(*args: Any, **options: Any) -> None:
+        heartbeats.renew(delivery)
+        complete(*args, **options)
+
+    monkeypatch.setattr(queue, "complete", complete_as_a_heartbeat_is_due)
+    acknowledge(delivery, 7)
+
+    assert kinds(delivery) == ["enqueued", "leased", "acked"]
 
 
 def test_it_plans_for_the_first_that_is_due_and_is_woken_for_none_but_an_earlier_one(

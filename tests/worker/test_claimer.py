@@ -1,0 +1,61 @@
+"""What the claimer does between two claims; without a database, and without waiting."""
+
+from __future__ import annotations
+
+import threading
+
+from django_leasequeue.queue import Queue
+from django_leasequeue.testing import FakeClock, MemoryQueue
+from django_leasequeue.wakeups import LocalSleeper
+from django_leasequeue.worker.claimer import Claimer
+from django_leasequeue.worker.deliveries import Deliveries
+from django_leasequeue.worker.heartbeats import Heartbeats
+from django_leasequeue.worker.outage import Outage
+from django_leasequeue.worker.sessions import Session
+from tests.databases import on_all
+
+
+class CountedSleeper(LocalSleeper):
+    """Counts how often somebody announces that he sleeps; a task comes at once."""
+
+    def __init__(self, queue: Queue) -> None:
+        super().__init__(queue.using, [queue.name])
+        self.queue = queue
+        self.announced = 0
+
+    def announce(self) -> None:
+        self.announced += 1
+
+    def sleep(self, seconds: float) -> None:
+        self.queue.enqueue({})
+
+
+@on_all
+def test_who_has_found_a_task_sleeps_only_when_he_finds_no_more() -> None:
+    """Each announcement costs two calls of the database, and each enqueue after it one more."""
+    queue = MemoryQueue("emails", clock=FakeClock())
+    queue.enqueue_many({"payload": n} for n in range(2))
+    sleeper = CountedSleeper(queue)
+    deliveries, outage = Deliveries(1, lambda: None), Outage()
+    claimer = Claimer(
+        "w",
+        [queue],
+        deliveries,
+        Heartbeats(deliveries, outage, lambda: None),
+        sleeper,
+        outage,
+        get_ready=lambda: None,
+        is_async=lambda _: False,
+        max_tasks=None,
+        drain=False,
+        poll_interval=1,
+        stopping=threading.Event(),
+    )
+
+    for announced in (0, 0, 1):
+        assert claimer.claim_or_sleep(Session())
+        assert sleeper.announced == announced
+        delivery = deliveries.take()
+        assert delivery
+        deliveries.end(delivery)
+        deliveries.drop([delivery])

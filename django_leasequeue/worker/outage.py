@@ -14,7 +14,7 @@ from django_leasequeue.errors import QueueUnavailableError
 # A read-only server or a missing table are waited for, too: both are mended elsewhere.
 OUTAGE: Final = (QueueUnavailableError, DatabaseError, InterfaceError)
 PAUSE_SECONDS_MIN: Final = 0.1
-LINES_PER_SECOND: Final = 1.0
+LINE_SECONDS: Final = 1.0  # between two lines about it
 
 logger = logging.getLogger("django_leasequeue")
 
@@ -32,7 +32,7 @@ class Outage:
         now = time.monotonic()
         with self.lock:
             self.since = self.since or now
-            if now - self.said_at < 1 / LINES_PER_SECOND:
+            if now - self.said_at < LINE_SECONDS:
                 return
             self.said_at = now
         logger.warning("outage: %s; trying again", " ".join(str(error).split()))

@@ -46,8 +46,8 @@ class Crew:
                 the site's pool, which tasks may empty.
         """
         self.at_work.add(name)
-        target, guarded = within or self.outside_the_pool, partial(self.guarded, name, work)
-        thread = threading.Thread(target=target, args=[guarded], name=name, daemon=True)
+        args = name, within or self.outside_the_pool, partial(tidied, work)
+        thread = threading.Thread(target=self.guarded, args=args, name=name, daemon=True)
         self.threads.append(thread)
         thread.start()
 
@@ -55,9 +55,9 @@ class Crew:
         connections[self.using] = unpooled(self.using)
         work()
 
-    def guarded(self, name: str, work: Work) -> None:
+    def guarded(self, name: str, within: Callable[[Work], None], work: Work) -> None:
         try:
-            work()
+            within(work)
         except CannotStartError as refusal:
             self.refusal = refusal
             self.notes.stop()
@@ -65,7 +65,6 @@ class Crew:
             logger.exception("the worker's %s failed", name)
             self.fail()
         finally:
-            connections.close_all()
             self.at_work.discard(name)  # a thread is still alive when its note is read
             self.notes.look()
 
@@ -79,3 +78,11 @@ class Crew:
         for thread in self.threads:
             if thread.name.startswith(names):
                 thread.join(PATIENCE_SECONDS)
+
+
+def tidied(work: Work) -> None:
+    """Do *work*, and close what it has opened, in the thread that it was opened in."""
+    try:
+        work()
+    finally:
+        connections.close_all()

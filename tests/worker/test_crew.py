@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 import pytest
 
@@ -48,6 +49,26 @@ def test_a_thread_that_refuses_has_it_stop_without_a_failure(crew: Crew, notes: 
     assert not notes.wait_for(never, seconds=10, stops=1)
     assert notes.stops == 1
     assert (crew.failed, crew.refusal) == (False, refusal)
+
+
+def too_many_open_files(work: Callable[[], None]) -> None:
+    raise OSError(24, "Too many open files")
+
+
+@pytest.mark.parametrize(("using", "within"), [("no such", None), ("default", too_many_open_files)])
+def test_a_thread_that_can_t_be_set_up_has_failed(
+    using: str,
+    within: Callable[[Callable[[], None]], None] | None,
+    notes: Notes,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    crew = Crew(using, notes)
+    crew.start("runner-1", lambda: None, within=within)
+
+    assert not notes.wait_for(never, seconds=10, stops=1)
+    crew.join("runner-1")
+    assert (crew.failed, crew.at_work) == (True, set())
+    assert "the worker's runner-1 failed" in caplog.text
 
 
 def test_a_thread_that_ends_has_the_main_thread_look(crew: Crew, notes: Notes) -> None:

@@ -17,6 +17,7 @@ from django.core.exceptions import BadRequest, PermissionDenied
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, path
+from django.utils.html import format_html
 from django.utils.translation import gettext, gettext_lazy as _
 
 from ..models import DeadLetter, Pause, Task
@@ -240,7 +241,9 @@ class OverviewAdmin(ReadOnlyTaskAdmin):
         }
         done = act(by=who(request.user), reason=reason)
         level = messages.SUCCESS if done else messages.WARNING
-        self.message_user(request, told[verb, done] % name, level)
+        # In an element: Django begins what is said with a capital, and a name isn't to change.
+        said = format_html(told[verb, done] % "<span>{}</span>", name)
+        self.message_user(request, said, level)
 
 
 def lines(windows: Sequence[Rates]) -> Iterator[Line]:

@@ -114,7 +114,9 @@ def test_pausing_asks_first_and_is_on_record_with_who_and_why(desk: Desk, emails
     done = switch(desk, "pause", confirmed="yes", reason="bad deploy")
 
     assert "1 task is visible" in asked.content.decode()
-    assert desk.told(done) == ["emails is paused: nothing is claimed from it any more."]
+    told = "<span>emails</span> is paused: nothing is claimed from it any more."
+    assert desk.told(done) == [told]
+    assert told in desk.page().content.decode()  # with the queue's name as it is
     paused = emails.paused()
     assert paused
     assert (paused.by, paused.reason) == (f"ada (user {desk.user.pk})", "bad deploy")
@@ -129,8 +131,8 @@ def test_resuming_likewise(desk: Desk, emails: Queue) -> None:
     done = switch(desk, "resume", confirmed="yes", reason="deploy rolled back")
     again = switch(desk, "resume", confirmed="yes")
 
-    assert desk.told(done)[0] == "emails is resumed."
-    assert desk.told(again)[-1] == "emails was not paused any more."
+    assert desk.told(done)[0] == "<span>emails</span> is resumed."
+    assert desk.told(again)[-1] == "<span>emails</span> was not paused any more."
     assert emails.claim(worker="w")
     record = desk.at("pause").page().content.decode()
     assert f"ada (user {desk.user.pk})" in record

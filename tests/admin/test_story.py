@@ -45,6 +45,19 @@ def test_every_attempt_of_every_round_is_told(desk: Desk, emails: Queue) -> None
     ]
 
 
+def test_an_id_that_only_repeats_the_life_is_not_told_twice(desk: Desk, emails: Queue) -> None:
+    made_up = emails.enqueue({}).id
+    emails.fail(poll(emails), "no such mailbox", retryable=False)
+    letters = [number(emails, made_up), a_dead_letter(emails, "order-17")]
+    log = desk.at("tasktransition")
+
+    for pages in (desk, log):
+        first, second = (pages.story(letter).content.decode() for letter in letters)
+        assert "<dt>Id</dt>" not in first
+        assert made_up in first
+        assert "<dt>Id</dt><dd>order-17</dd>" in second
+
+
 def test_errors_are_told_in_full_and_acts_with_who_and_why(desk: Desk, emails: Queue) -> None:
     letter = a_letter_with_a_past(emails)
 

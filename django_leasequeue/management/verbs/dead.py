@@ -127,7 +127,7 @@ dead: Final = Group(
     "Dead letters: list them, show one, redrive or discard many.",
     "act",
     {"list": list_, "show": show, "redrive": redrive, "discard": discard},
-    "Exit status: 0 done; 1 wrong call or no such letter; 3 some stayed, or --exit-code.",
+    "Exit status: 0 done; 1 wrong call or no such letter; 3 some stayed, or list --exit-code.",
 )
 
 

@@ -48,7 +48,7 @@ class Coroutines:
         self.loop = asyncio.new_event_loop()
         self.loop.set_task_factory(owned)
         self.prepared: deque[tuple[Coroutine[Any, Any, None], Context]] = deque()
-        self.stopping = False
+        self.end: asyncio.Future[None] = self.loop.create_future()  # comes when it is to stop
         self.called = False  # the loop is to look at what is prepared
         self.running: set[asyncio.Task[None]] = set()  # the loop itself holds them only weakly
         self.asked_at: float | None = None  # whether it is still there; it has yet to answer
@@ -61,25 +61,26 @@ class Coroutines:
         asyncio.set_event_loop(self.loop)
         self.session = self.loop.run_until_complete(sync_to_async(TaskSession)())
         self.ready.set()
-        while not self.stopping:
+        while not self.end.done():
             # A child task's exit leaves the loop, which the others need; its parent learns of it.
-            with suppress(SystemExit, KeyboardInterrupt):
-                self.loop.run_forever()
+            # RuntimeError: a task has stopped the loop.
+            with suppress(SystemExit, KeyboardInterrupt, RuntimeError):
+                self.loop.run_until_complete(self.end)
         self.loop.run_until_complete(sync_to_async(connections.close_all)())
         self.loop.run_until_complete(self.loop.shutdown_default_executor())
         self.loop.close()
 
     def stop(self) -> None:
-        self.stopping = True
         self.failures.put(None)
-        self.loop.call_soon_threadsafe(self.loop.stop)
+        # Not the loop's stop(): it would break off what the loop does before and after it runs.
+        self.loop.call_soon_threadsafe(self.end.set_result, None)
 
     def blocked(self) -> bool:
         """Whether a task whose lease is over keeps the loop from all others.
 
         Asks the loop, too: it has until a later call to answer.
         """
-        if self.stopping or not self.deliveries.any_stuck_afloat():
+        if self.end.done() or not self.deliveries.any_stuck_afloat():
             return False
         asked_at, now = self.asked_at, time.monotonic()
         if asked_at is None:

@@ -458,6 +458,12 @@ async def meet(number: int) -> int:
 
 
 @task()
+async def stop_the_loop() -> None:
+    asyncio.get_running_loop().stop()
+    await asyncio.sleep(0.01)
+
+
+@task()
 async def count_those_beside() -> int:
     runs.append("here")
     await asyncio.sleep(0.01)

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import Group
 
-from django_leasequeue.compat import TaskResultStatus
-from django_leasequeue.worker import coroutines, heartbeats
+from django_leasequeue.compat import TaskResultStatus, task_backends
+from django_leasequeue.worker import Worker, coroutines, heartbeats
 from tests.databases import on_all
-from tests.waiting import wait_for
+from tests.waiting import in_thread, wait_for
 
 from . import tasks
 from .conftest import Site
@@ -37,6 +37,24 @@ def test_the_loop_ends_with_its_worker(postgres: Site) -> None:
 
     new = {thread.name for thread in threading.enumerate() if thread not in before}
     assert not new & {"loop", "launcher", "judge"}
+
+
+def test_a_loop_told_to_stop_before_it_runs_ends_well(postgres: Site) -> None:
+    """A signal comes as the worker starts."""
+    worker = Worker(task_backends[postgres.alias], ["work"], async_tasks=1)  # type: ignore[arg-type]
+    assert worker.coroutines
+
+    worker.coroutines.stop()
+
+    in_thread(worker.coroutines.run).result(10)
+
+
+def test_the_loop_goes_on_when_a_task_stops_it(postgres: Site) -> None:
+    postgres.enqueue(tasks.stop_the_loop)
+
+    postgres.drain(async_tasks=1)
+
+    assert postgres.kinds()[-1] == "acked"
 
 
 def test_no_more_of_them_run_than_the_site_wants(postgres: Site) -> None:

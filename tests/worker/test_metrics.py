@@ -157,12 +157,18 @@ def test_a_worker_serves_it_on_a_port_or_says_why_not(
     postgres: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(metrics, "install", lambda alone: None)
+
+    def drain(port: int) -> None:
+        call_command("leasequeue_worker", backend=postgres.alias, drain=True, metrics_port=port)
+
     with socket.create_server(("", 0)) as taken:
         port: Any = taken.getsockname()[1]
         with pytest.raises(CommandError, match=f"--metrics-port {port}: "):
-            call_command("leasequeue_worker", backend=postgres.alias, drain=True, metrics_port=port)
+            drain(port)
+    with pytest.raises(CommandError, match="--metrics-port 65536: "):
+        drain(65536)
 
-    call_command("leasequeue_worker", backend=postgres.alias, drain=True, metrics_port=port)
+    drain(port)
 
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
         assert b"python_info" in answer.read()

@@ -242,7 +242,7 @@ def serve_metrics(port: int) -> None:
         ) from error
     try:
         metrics.serve(port)
-    except OSError as error:
+    except (OSError, OverflowError) as error:  # taken, or beyond the last one
         raise CommandError(f"--metrics-port {port}: {error}") from error
 
 

@@ -17,6 +17,7 @@ from typing import Final, NoReturn
 from django.utils import autoreload
 
 from . import Worker
+from .shutdown import flush
 
 GRACE_SECONDS: Final = 5.0  # for what runs; whoever edits doesn't want to wait for longer
 
@@ -42,9 +43,10 @@ class Reloader:
                 self.meet_change()
 
     def meet_change(self) -> None:
-        if self.worker.stopping.is_set():
+        problem = trial()
+        if self.worker.stopping.is_set():  # meanwhile, too: one more note would be the last one
             return
-        if problem := trial():
+        if problem:
             logger.error("not restarted, since the new code doesn't start: %s", problem)
             return
         self.changed = True
@@ -70,7 +72,5 @@ def arguments() -> list[str]:
 
 def start_anew() -> NoReturn:
     """Become a new worker: same process, same command line."""
-    logging.shutdown()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    flush()
     os.execv(sys.executable, arguments())

@@ -86,7 +86,13 @@ def stop_on_signals(stop: Callable[[], None]) -> Iterator[None]:
 
 def leave(status: Any) -> NoReturn:
     """End the process now, without waiting for its threads."""
-    logging.shutdown()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    flush()
     os._exit(status if isinstance(status, int) else 1)
+
+
+def flush() -> None:
+    """Bring out what was logged and printed, where there is still somebody to read it."""
+    logging.shutdown()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError, OSError, ValueError):  # it was closed, here or over there
+            stream.flush()

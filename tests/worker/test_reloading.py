@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from django_leasequeue.compat import task_backends
+from django_leasequeue.worker import Worker, reloading
 from tests.databases import on_all
 from tests.waiting import wait_for
 
@@ -86,6 +88,18 @@ def test_no_reload_leaves_it_running(postgres: Site, code: Code) -> None:
     worker = code.start(postgres, "--no-reload")
 
     assert not any("watching" in line for line in worker.lines)
+
+
+def test_a_worker_told_to_stop_while_the_code_is_tried_is_told_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """G40: a second time would be final, for the tasks that run."""
+    worker = Worker(task_backends["worker on default"], ["work"])  # type: ignore[arg-type]
+    monkeypatch.setattr(reloading, "trial", worker.stopping.set)
+
+    reloading.Reloader(worker).meet_change()
+
+    assert worker.notes.told.empty()
 
 
 def starts(worker: Any) -> int:

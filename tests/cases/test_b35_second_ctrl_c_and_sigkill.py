@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import signal
+import subprocess
+import sys
 import time
 from typing import Any
 
+import pytest
+
 from django_leasequeue.records import Depth
+from django_leasequeue.worker import shutdown
 from tests.databases import on_all
 from tests.waiting import wait_for
 from tests.worker import tasks
-from tests.worker.conftest import Site, wait_until_said
+from tests.worker.conftest import DJANGO, ROOT, Site, surroundings, wait_until_said
 
 pytestmark = on_all
 
@@ -59,6 +66,39 @@ def test_after_the_grace_the_worker_leaves_and_says_what_it_leaves(postgres: Sit
     said = "".join(process.lines)
     assert "running=1 grace=0.2s" in said
     assert f"unfinished queue=work id={result.id} attempt=1 token=" in said
+
+
+def test_after_the_grace_the_worker_leaves_though_nobody_reads_what_it_says(
+    postgres: Site,
+) -> None:
+    """G40: its terminal is closed, or the program that its log was piped into has ended."""
+    postgres.enqueue(tasks.sleep_at_first, 60)
+    ours, theirs = os.pipe()
+    command = [*DJANGO, "leasequeue_worker", "--backend", postgres.alias, "--grace", "0.2"]
+    process = subprocess.Popen(command, cwd=ROOT, env=surroundings(), stderr=theirs)
+    os.close(theirs)
+    try:
+        wait_for(lambda: "heartbeat" in postgres.kinds(), 30)
+        os.close(ours)
+
+        process.send_signal(signal.SIGTERM)
+
+        assert process.wait(30) == 1
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_a_process_that_was_started_without_a_stream_leaves_with_its_status(
+    monkeypatch: pytest.MonkeyPatch, stream: str
+) -> None:
+    monkeypatch.setattr(logging, "shutdown", lambda: None)
+    monkeypatch.setattr(os, "_exit", sys.exit)
+    monkeypatch.setattr(sys, stream, None)
+
+    with pytest.raises(SystemExit, match="3"):
+        shutdown.leave(3)
 
 
 def running(site: Site, *arguments: str) -> Any:

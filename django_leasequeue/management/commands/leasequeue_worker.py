@@ -226,6 +226,9 @@ class Command(BaseCommand):
             if end.code == AGAIN and not settings.DEBUG:
                 raise  # it has ended well: what else runs at an exit may, as who sends spans
             leave(end.code)
+        except Exception:  # noqa: BLE001  nobody may be there to read why it ends, say
+            sys.excepthook(*sys.exc_info())
+            leave(1)
 
 
 def serve_metrics(port: int) -> None:

@@ -14,6 +14,7 @@ from typing import Final
 from uuid import UUID
 
 from .errors import IllegalTransitionError
+from .records import told_as
 from .transitions import (
     ASIDES,
     OWN_ENDINGS,
@@ -207,15 +208,7 @@ def compare(story: Story | None, stored: StoredTask | None, now: datetime) -> Fi
 
 
 def drifting(drift: Drift, task: TaskRecord, what: str) -> Finding:
-    return Finding(
-        drift=drift,
-        what=what,
-        life=task.life,
-        queue=task.queue,
-        tenant=task.tenant,
-        id=task.id,
-        seq=task.seq,
-    )
+    return told_as(Finding, task, drift=drift, what=what, position=None, mended="")
 
 
 def differences(task: TaskRecord, stored: StoredTask, now: datetime) -> Iterator[str]:

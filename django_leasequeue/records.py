@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from .transitions import State
+
+Record = TypeVar("Record")
+
+
+def told_as(kind: type[Record], source: object, **own: Any) -> Record:
+    """A record of that *kind*: its *own* values, and what *source* has by the same names."""
+    names = {field.name for field in fields(kind)} - own.keys()  # type: ignore[arg-type]
+    return kind(**{name: getattr(source, name) for name in names}, **own)
 
 
 class All:

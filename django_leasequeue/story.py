@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from .records import Attempt, DeadLetter
+from .records import Attempt, DeadLetter, told_as
 from .transitions import Kind, State, TaskRecord, Transition, as_of, overdue
 
 RUNNING = "running"
@@ -70,11 +70,9 @@ def with_the_clock(
 def dead_letter(task: TaskRecord, history: Sequence[Transition], now: datetime) -> DeadLetter:
     """The dead *task* as an operator sees it, its failures attached."""
     tried = attempts(with_the_clock(task, history, now))
-    return DeadLetter(
-        life=task.life,
-        id=task.id,
-        tenant=task.tenant,
-        path=task.path,
+    return told_as(
+        DeadLetter,
+        task,
         payload=task.payload_value,
         attempts=task.attempt,
         error=last_error(task, now),

@@ -18,7 +18,7 @@ from typing import Any, Unpack
 from uuid import UUID
 
 from ..lease import Lease
-from ..records import Admitted, EnqueuedTask, Slots
+from ..records import Admitted, EnqueuedTask, Slots, told_as
 from ..transitions import (
     Kind,
     State,
@@ -144,15 +144,7 @@ class FoldingStore(Store):
             self.append(stored, follow(stored, Kind.DUPLICATE, now))
         else:
             stored = self.kept(None, beginning(queue, task, now))
-        return EnqueuedTask(
-            life=stored.life,
-            id=stored.id,
-            tenant=stored.tenant,
-            state=as_of(stored, now).state,
-            enqueued_at=stored.enqueued_at,
-            visible_at=stored.visible_at,
-            duplicate=duplicate,
-        )
+        return told_as(EnqueuedTask, as_of(stored, now), duplicate=duplicate)
 
     def holder(self, queue: str, task: Admitted, now: datetime) -> TaskRecord | None:
         """The task that holds the new one's id, else the one that holds its key."""
@@ -428,26 +420,14 @@ def lease_on(task: TaskRecord, before: TaskRecord) -> Lease:
     """The lease that *task* has just been put under; *before* it was ready."""
     if task.token is None or task.worker is None or task.leased_at is None:
         raise AssertionError("a task without a lease")
-    return Lease(
-        queue=task.queue,
-        tenant=task.tenant,
-        id=task.id,
-        seq=task.seq,
-        life=task.life,
-        token=task.token,
-        attempt=task.attempt,
-        max_attempts=task.max_attempts,
-        worker=task.worker,
-        leased_at=task.leased_at,
+    return told_as(
+        Lease,
+        task,
         deadline=task.visible_at,
-        max_lease=task.max_lease,
         seconds_left=(task.visible_at - task.leased_at).total_seconds(),
-        enqueued_at=task.enqueued_at,
         visible_since=before.visible_at,
         previous_token=before.token,
-        dedupe_key=task.dedupe_key,
-        priority=task.priority,
-        path=task.path,
         payload_text=task.payload,
         details_text=task.details,
+        renewed=True,
     )

@@ -17,7 +17,7 @@ from math import inf
 
 from django_leasequeue import registry
 from django_leasequeue.queue import Queue
-from django_leasequeue.records import Paused
+from django_leasequeue.records import Paused, told_as
 from django_leasequeue.registry import RunningTask, WorkerFacts
 from django_leasequeue.wakeups import Sleeper
 
@@ -107,10 +107,8 @@ class Presence:
 
 
 def task_of(delivery: Delivery, now: datetime) -> RunningTask:
-    of = delivery.lease
-    named = {"queue": of.queue, "tenant": of.tenant, "id": of.id, "life": str(of.life)}
-    since = ago(delivery.started_at or time.monotonic(), now)
-    return RunningTask(**named, path=of.path, attempt=of.attempt, token=of.token, since=since)
+    lease, since = delivery.lease, ago(delivery.started_at or time.monotonic(), now)
+    return told_as(RunningTask, lease, life=str(lease.life), since=since)
 
 
 def ago(instant: float, now: datetime) -> datetime:

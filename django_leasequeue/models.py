@@ -239,8 +239,6 @@ class Turn(models.Model):
 
     class Meta:
         db_table = "leasequeue_turn"
-        verbose_name = _("turn")
-        verbose_name_plural = _("turns")
         default_permissions = ()
 
 
@@ -251,17 +249,15 @@ class Effect(models.Model):
     """
 
     pk = models.CompositePrimaryKey("life", "name")
-    life = models.UUIDField(_("life"))
-    name = ExactCharField(_("name"), max_length=CHARACTERS_MAX["effect"])
-    token = models.BigIntegerField(_("fencing token"))
-    started_at = Instant(_("started at"))
-    done_at = Instant(_("done at"), null=True)
-    result = models.TextField(_("result"), null=True)
+    life = models.UUIDField()
+    name = ExactCharField(max_length=CHARACTERS_MAX["effect"])
+    token = models.BigIntegerField()
+    started_at = Instant()
+    done_at = Instant(null=True)
+    result = models.TextField(null=True)
 
     class Meta:
         db_table = "leasequeue_effect"
-        verbose_name = _("effect")
-        verbose_name_plural = _("effects")
         default_permissions = ()
 
 
@@ -271,14 +267,12 @@ class WorkerName(models.Model):
     Whoever holds it moves ``expires_at``; who died lets go of it that way.
     """
 
-    name = ExactCharField(_("name"), max_length=CHARACTERS_MAX["worker"], primary_key=True)
-    holder = models.UUIDField(_("holder"))
-    expires_at = Instant(_("expires at"))
+    name = ExactCharField(max_length=CHARACTERS_MAX["worker"], primary_key=True)
+    holder = models.UUIDField()
+    expires_at = Instant()
 
     class Meta:
         db_table = "leasequeue_worker_name"
-        verbose_name = _("worker name")
-        verbose_name_plural = _("worker names")
         default_permissions = ()
 
 
@@ -289,14 +283,12 @@ class Tally(models.Model):
     """
 
     pk = models.CompositePrimaryKey("queue", "kind")
-    queue = ExactCharField(_("queue"), max_length=CHARACTERS_MAX["queue"])
-    kind = ExactCharField(_("kind"), max_length=20)
-    count = models.BigIntegerField(_("count"))
+    queue = ExactCharField(max_length=CHARACTERS_MAX["queue"])
+    kind = ExactCharField(max_length=20)
+    count = models.BigIntegerField()
 
     class Meta:
         db_table = "leasequeue_tally"
-        verbose_name = _("tally")
-        verbose_name_plural = _("tallies")
         default_permissions = ()
 
 
@@ -349,14 +341,14 @@ class Worker(models.Model):
     ``queues`` is a JSON list of names, ``tasks`` one of what runs: see ``registry``.
     """
 
-    name = ExactCharField(_("name"), max_length=CHARACTERS_MAX["worker"], primary_key=True)
-    host = ExactCharField(_("host"), max_length=255)
-    pid = models.IntegerField(_("process"))
-    threads = models.IntegerField(_("threads"))
-    queues = models.TextField(_("queues"))
-    started_at = Instant(_("started at"))
-    seen_at = Instant(_("last seen at"))
-    tasks = models.TextField(_("running tasks"))
+    name = ExactCharField(max_length=CHARACTERS_MAX["worker"], primary_key=True)
+    host = ExactCharField(max_length=255)
+    pid = models.IntegerField()
+    threads = models.IntegerField()
+    queues = models.TextField()
+    started_at = Instant()
+    seen_at = Instant()
+    tasks = models.TextField()
 
     class Meta:
         db_table = "leasequeue_worker"
@@ -428,6 +420,4 @@ class BatchItem(models.Model):
 
     class Meta:
         db_table = "leasequeue_batch_item"
-        verbose_name = _("task of a batch")
-        verbose_name_plural = _("tasks of a batch")
         default_permissions = ()

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from django.core.checks import CheckMessage, Error, Tags, Warning as Doubt, register
 from django.core.exceptions import ImproperlyConfigured
-from django.db import DatabaseError, InterfaceError, connections
+from django.db import Error as Unreached, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from .conf import Options, backends, broken_backends, parse, queues_of
@@ -19,7 +19,6 @@ from .stores import lack_of_skip_locked, pending_migrations
 from .stores.drivers import is_direct
 
 VISIBILITY_SECONDS_MIN: Final = 3.0
-UNREACHED: Final = (DatabaseError, InterfaceError)
 
 
 @register()
@@ -146,11 +145,11 @@ def check_servers(
         asked = {alias: parse(alias, config) for alias, config in backends()}
         asked = {a: options for a, options in asked.items() if options.using in (databases or ())}
         for using in dict.fromkeys(options.using for options in asked.values()):
-            with suppress(*UNREACHED):  # Django says so itself
+            with suppress(Unreached):  # Django says so itself
                 yield from check_skip_locked(connections[using])
                 yield from check_migrations(using)
         for alias, options in asked.items():
-            with suppress(*UNREACHED):
+            with suppress(Unreached):
                 yield from check_listening(alias, options)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from django.db import DatabaseError, InterfaceError
+from django.db import Error
 from django.http import HttpRequest, HttpResponse, JsonResponse
 
 from .overview import Overview, QueueView, overview, served_databases
@@ -51,7 +51,7 @@ def health(
     """
     try:
         seen = overview(using, only=queues)
-    except (DatabaseError, InterfaceError) as error:
+    except Error as error:
         why = " ".join(str(error).split())
         return Health(looked_at=(), problems=[f"the database {using!r} can't be reached: {why}"])
     problems = list(too_old(seen.queues, oldest))

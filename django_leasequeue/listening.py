@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import psycopg
-from django.db import DatabaseError, InterfaceError
+from django.db import Error
 
 from .stores.drivers import is_direct
 from .wakeups import CHANNEL, LOCK_CLASS, Sleeper, own_connection
@@ -23,7 +23,7 @@ from .wakeups import CHANNEL, LOCK_CLASS, Sleeper, own_connection
 PROBE_SECONDS: Final = 60.0  # a dead peer gives no error for minutes; a probe finds it
 ECHO_SECONDS: Final = 2.0  # how long our own notification may take to come back
 BACKOFF_SECONDS_MAX: Final = 30.0
-DATABASE_ERRORS: Final = (psycopg.Error, DatabaseError, InterfaceError, OSError)
+DATABASE_ERRORS: Final = (psycopg.Error, Error, OSError)
 
 logger = logging.getLogger("django_leasequeue")
 

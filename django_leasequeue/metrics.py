@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from django.db import DatabaseError, InterfaceError, connections
+from django.db import Error, connections
 from django.http import HttpRequest, HttpResponse
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
@@ -31,11 +31,10 @@ from prometheus_client.registry import Collector
 from . import signals
 from .lease import Lease
 from .overview import overview, served_databases
+from .overview.counting import STANDINGS
 from .overview.rates import WHAT
 
 BUCKETS: Final = (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 900, 3600)
-UNREACHED: Final = (DatabaseError, InterfaceError)
-STATES: Final = ("visible", "scheduled", "leased", "dead")
 COUNTED: Final = (  # the signals that a method of Metrics hears
     *("attempt_ended", "task_retried", "task_dead", "task_redriven"),
     *("task_duplicate", "lease_lost"),
@@ -80,13 +79,13 @@ class QueueCollector(Collector):
         for using in served_databases():
             try:
                 seen = overview(using)
-            except UNREACHED:
+            except Error:
                 up.add_metric([using], 0)
                 continue
             up.add_metric([using], 1)
             for view in seen.queues:
                 place = [using, view.name]
-                for state in STATES:
+                for state in STANDINGS:
                     held.add_metric([*place, state], getattr(view.total, state))
                 oldest.add_metric(place, view.oldest or 0.0)
                 for what in WHAT:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ from ..fields import Instant
 from ..models import Task
 from ..transitions import State
 
+STANDINGS: Final = ("visible", "scheduled", "leased", "dead")
 COUNTED_MAX: Final = 2_000  # of a lane of a queue; of many queues fewer of each
 COUNTED_MIN: Final = 200
 COUNTED_OF_ALL_MAX: Final = 6_000
@@ -116,17 +117,12 @@ class Counts:
 
     @property
     def tasks(self) -> int:
-        return self.visible + self.scheduled + self.leased + self.dead
+        return sum(getattr(self, name) for name in STANDINGS)
 
     def __add__(self, other: Counts) -> Counts:
-        return Counts(
-            since=min(filter(None, (self.since, other.since)), default=None),
-            tenant=self.tenant,
-            visible=self.visible + other.visible,
-            scheduled=self.scheduled + other.scheduled,
-            leased=self.leased + other.leased,
-            dead=self.dead + other.dead,
-        )
+        sums = {name: getattr(self, name) + getattr(other, name) for name in STANDINGS}
+        since = min(filter(None, (self.since, other.since)), default=None)
+        return Counts(tenant=self.tenant, since=since, **sums)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,10 +139,8 @@ class Held:
     @property
     def total(self) -> Counts:
         """Of all tenants, with what is estimated."""
-        counted = sum(self.tenants, Counts(tenant=""))
-        return replace(
-            counted, **{name: getattr(counted, name) + more for name, more in self.more.items()}
-        )
+        estimated: dict[str, Any] = dict(self.more)
+        return sum(self.tenants, Counts(tenant="", **estimated))
 
     def told(self, name: str, of: Counts | None = None) -> str:
         """A count for people: "12", "~350000" where it is estimated, "2001+" where it is cut."""

@@ -7,12 +7,12 @@ import threading
 import time
 from typing import Final
 
-from django.db import DatabaseError, InterfaceError
+from django.db import Error
 
 from django_leasequeue.errors import QueueUnavailableError
 
 # A read-only server or a missing table are waited for, too: both are mended elsewhere.
-OUTAGE: Final = (QueueUnavailableError, DatabaseError, InterfaceError)
+OUTAGE: Final = (QueueUnavailableError, Error)
 PAUSE_SECONDS_MIN: Final = 0.1
 LINE_SECONDS: Final = 1.0  # between two lines about it
 

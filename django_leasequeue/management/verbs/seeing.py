@@ -14,7 +14,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from django_leasequeue.health import OLDEST_SECONDS, health as looked_at
 from django_leasequeue.overview import Overview, QueueView, Verdict, overview
-from django_leasequeue.overview.counting import Counts
+from django_leasequeue.overview.counting import STANDINGS, Counts
 from django_leasequeue.overview.rates import WHAT
 from django_leasequeue.overview.verdicts import RECENT_SECONDS
 from django_leasequeue.overview.wording import number, span
@@ -28,7 +28,6 @@ STATUS: Final = (
     *("IN/MIN", "DONE/MIN", "FAILED/MIN", "LAPSED/MIN", "WORKERS"),
 )
 WORKERS: Final = ("WORKER", "HOST", "PID", "UP", "SEEN", "QUEUES", "DOING")
-STANDINGS: Final = ("visible", "scheduled", "leased", "dead")
 CLEAR: Final = "\x1b[H\x1b[2J"
 TROUBLE: Final = {Verdict.STUCK: 3, Verdict.BEHIND: 2}
 

@@ -16,7 +16,6 @@ import socket
 import threading
 import time
 import uuid
-from abc import ABC, abstractmethod
 from contextlib import suppress
 from datetime import timedelta
 from functools import cached_property
@@ -48,22 +47,11 @@ SELECT pg_try_advisory_lock(%s, %s),
 logger = logging.getLogger("django_leasequeue")
 
 
-class Hold(ABC):
-    """One way of holding a name, by one worker. Used by one thread at a time."""
+class SessionHold:
+    """A lock of the database that ends with its session, a connection of our own.
 
-    patience: float  # seconds that the hold of a dead worker may last
-
-    @abstractmethod
-    def take(self) -> bool:
-        """Take the name, or make sure of it; False where another worker has it."""
-
-    @abstractmethod
-    def let_go(self) -> None:
-        """Give it back."""
-
-
-class SessionHold(Hold):
-    """A lock of the database that ends with its session, a connection of our own."""
+    Used by one thread at a time. ``patience`` is how long the hold of a dead worker may last.
+    """
 
     patience = 2.0  # a server may take a moment to see that a killed process has hung up
 
@@ -74,6 +62,7 @@ class SessionHold(Hold):
         self.held = False
 
     def take(self) -> bool:
+        """Take the name, or make sure of it; False where another worker has it."""
         try:
             self.session = self.session or own_connection(self.using)
             self.held = bool(self.ask("SELECT 1") if self.held else self.lock())
@@ -102,8 +91,8 @@ class SessionHold(Hold):
                 session.close()
 
 
-class RecordHold(Hold):
-    """A row that expires unless it is renewed."""
+class RecordHold:
+    """A row that expires unless it is renewed; used as a SessionHold is."""
 
     patience = EXPIRY_SECONDS + 1
 
@@ -134,6 +123,9 @@ class RecordHold(Hold):
     def let_go(self) -> None:
         with suppress(*OUTAGE):  # it expires
             self.rows().filter(holder=self.holder).delete()
+
+
+Hold = SessionHold | RecordHold
 
 
 class HeldName:

@@ -125,16 +125,8 @@ def unreadable(row: Transition, error: Exception) -> str:
 
 
 def finding_of(row: Transition, task: TaskRecord | None, drift: Drift, why: str) -> Finding:
-    return Finding(
-        drift=drift,
-        what=why,
-        life=row.life,
-        queue=row.queue,
-        tenant=row.tenant,
-        id=task.id if task else "",
-        seq=task.seq if task else None,
-        position=row.position,
-    )
+    named = {"id": task.id, "seq": task.seq} if task else {"id": "", "seq": None}
+    return told_as(Finding, row, drift=drift, what=why, mended="", **named)
 
 
 def misstep(task: TaskRecord | None, row: Transition) -> tuple[Drift, str] | None:

@@ -52,6 +52,13 @@ class ReadOnlyQuerySet(models.QuerySet[Any]):
         return self.aggregate(newest=models.Max("pk"))["newest"] or 0
 
 
+def counted(rows: models.QuerySet[Any], *names: str, **more: Any) -> models.QuerySet[Any, Any]:
+    """How many *rows* have each of the values of *names*, and *more*; the most frequent first."""
+    groups: models.QuerySet[Any, Any]
+    groups = rows.order_by().values(*names).annotate(count=models.Count("pk"), **more)
+    return groups.order_by("-count", *names)
+
+
 class TaskTransition(models.Model):
     """One row of the append-only log. Its primary key is the log position."""
 

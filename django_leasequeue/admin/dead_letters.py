@@ -21,7 +21,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, path
 from django.utils.translation import gettext, gettext_lazy as _, ngettext
 
-from ..models import DeadLetter
+from ..models import DeadLetter, counted
 from ..policy import RATE_MAX, RATE_MIN
 from ..story import VANISHED
 from ..transitions import State
@@ -191,15 +191,10 @@ def groups_of(letters: QuerySet[Any], now: datetime, changelist: ChangeList) -> 
     Args:
         changelist: whose filters each group's are added to.
     """
-    rows = letters.order_by().values("path", "fingerprint")
-    rows = rows.annotate(
-        count=Count("pk"),
-        oldest=Min("visible_at"),
-        newest=Max("visible_at"),
-        **{f"died_{n}": Count("pk", filter=stretch(n, now)) for n in range(STRETCHES)},
-    )
-    found = rows.order_by("-count", "path", "fingerprint")[: GROUPS_MAX + 1]
-    return [group(row, changelist) for row in found]
+    ends = {"oldest": Min("visible_at"), "newest": Max("visible_at")}
+    died = {f"died_{n}": Count("pk", filter=stretch(n, now)) for n in range(STRETCHES)}
+    found = counted(letters, "path", "fingerprint", **ends, **died)
+    return [group(row, changelist) for row in found[: GROUPS_MAX + 1]]
 
 
 def stretch(n: int, now: datetime) -> Q:

@@ -38,13 +38,7 @@ WIDTH: Final = 180
 HEIGHT: Final = 28
 TENANTS_MAX: Final = 50
 REFRESH_SECONDS: Final = 10
-ORDER: Final = {
-    found: place
-    for place, found in enumerate(
-        (Verdict.STUCK, Verdict.BEHIND, Verdict.CATCHING_UP, Verdict.PAUSED, Verdict.HEALTHY)
-    )
-}
-NAMES: Final = {
+NAMES: Final = {  # in the order in which they are shown
     Verdict.STUCK: _("Stuck"),
     Verdict.BEHIND: _("Falling behind"),
     Verdict.CATCHING_UP: _("Catching up"),
@@ -66,25 +60,6 @@ TITLES: Final = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plot:
-    """One window of one kind of event, as an outline in a box of WIDTH by HEIGHT."""
-
-    title: str
-    outline: str
-    most: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Line:
-    """A kind of event on a queue: how often a minute just now, and its plots."""
-
-    what: str
-    title: Any
-    now: str
-    plots: Sequence[Plot]
-
-
-@dataclass(frozen=True, kw_only=True)
 class Panel:
     """One queue on the page."""
 
@@ -94,7 +69,7 @@ class Panel:
     tenants: Sequence[Any]
     more_tenants: int
     counts: Sequence[tuple[Any, str, str, str]]
-    lines: Sequence[Line]
+    lines: Sequence[dict[str, Any]]
     exact: bool
     pause: str
 
@@ -140,7 +115,7 @@ class OverviewAdmin(ReadOnlyTaskAdmin):
         seen = self.seen(request)
         every = sorted(
             (self.panel(request, seen, view) for view in seen.queues),
-            key=lambda panel: (ORDER[panel.view.verdict], panel.view.name),
+            key=lambda panel: ([*NAMES].index(panel.view.verdict), panel.view.name),
         )
         panels = [panel for panel in every if not panel.is_idle]
         answer = self.page(
@@ -246,16 +221,16 @@ class OverviewAdmin(ReadOnlyTaskAdmin):
         self.message_user(request, said, level)
 
 
-def lines(windows: Sequence[Rates]) -> Iterator[Line]:
+def lines(windows: Sequence[Rates]) -> Iterator[dict[str, Any]]:
+    """Of each kind of event on a queue, how often a minute just now, and its plots."""
     for what in WHAT:
-        lately = windows[0]
-        now = number(lately.per_minute(what, seconds=RECENT_SECONDS))
+        now = number(windows[0].per_minute(what, seconds=RECENT_SECONDS))
         plots = [plot(what, rates) for rates in windows]
-        yield Line(what=what, title=TITLES[what], now=now, plots=plots)
+        yield {"what": what, "title": TITLES[what], "now": now, "plots": plots}
 
 
-def plot(what: str, rates: Rates) -> Plot:
-    """*what* happened in a window, a minute, as steps from left to right."""
+def plot(what: str, rates: Rates) -> dict[str, str]:
+    """*what* happened in a window, a minute, as steps in a box of WIDTH by HEIGHT."""
     scale = 60 / rates.window.part_seconds
     parts = [count * scale for count in rates.of(what)]
     most = max(parts)
@@ -271,11 +246,11 @@ def plot(what: str, rates: Rates) -> Plot:
     }
     hour = gettext("%(what)s in the last hour: %(average)s a minute, at most %(most)s")
     day = gettext("%(what)s in the last day: %(average)s a minute, at most %(most)s")
-    return Plot(
-        title=(hour if rates.window == HOUR else day) % facts,
-        outline=f"M0 {HEIGHT}{steps}V{HEIGHT}Z" if most else "",
-        most=number(most),
-    )
+    return {
+        "title": (hour if rates.window == HOUR else day) % facts,
+        "outline": f"M0 {HEIGHT}{steps}V{HEIGHT}Z" if most else "",
+        "most": number(most),
+    }
 
 
 def staff(worker: WorkerFacts, seen: Overview) -> dict[str, Any]:

@@ -35,9 +35,9 @@ from .verbs import (
     ReasonForm,
     Verb,
     by_queue,
-    kinds_of,
     put_on_record,
     rehearse,
+    shares_of,
     told,
 )
 from .wording import breakable, short_id, two_lines
@@ -300,8 +300,8 @@ class TaskPagesAdmin(ReadOnlyTaskAdmin):
         meant = tasks if State.LEASED in verb.states else tasks.filter(self.dead(request))
         counted = newest(meant, self.written_down(), self.until_field, FILTERED_MAX)
         first = meant.order_by(*self.get_ordering(request))
-        kinds = kinds_of(counted, self.now(request))
-        count = sum(kind.count for kind in kinds)
+        shares = shares_of(counted, self.now(request))
+        count = sum(share.count for share in shares)
         numbers = request.POST.getlist(ACTION_CHECKBOX_NAME)
         return self.page(
             request,
@@ -316,9 +316,9 @@ class TaskPagesAdmin(ReadOnlyTaskAdmin):
             checkbox=ACTION_CHECKBOX_NAME,
             count=count,
             is_cut=counted is not meant,
-            leased=sum(kind.leased for kind in kinds),
-            queues=by_queue(kinds),
-            rehearsal=rehearse(counted, kinds, self.now(request), form)
+            leased=sum(share.leased for share in shares),
+            queues=by_queue(shares),
+            rehearsal=rehearse(counted, shares, self.now(request), form)
             if form.is_valid()
             else None,
             tasks=first.defer("payload", "details")[:TOLD_MAX],

@@ -106,14 +106,10 @@ def story_of(held: TaskRecord | None, history: Sequence[Transition], now: dateti
         error=OUTCOMES[VANISHED] if (error := last_error(task, now)) == VANISHED else error,
         enqueued_at=history[0].at,
         events=tuple(sorted(events(known), key=lambda event: event.position)),
-        payload=ERASED if has_been_erased(known) else pretty(task.payload),
+        payload=ERASED if any(row.kind is Kind.ERASED for row in known) else pretty(task.payload),
         details=pretty(task.details),
         result=pretty_value(end.facts["result"]) if "result" in end.facts else "",
     )
-
-
-def has_been_erased(history: Sequence[Transition]) -> bool:
-    return any(transition.kind is Kind.ERASED for transition in history)
 
 
 def last_held(history: Sequence[Transition]) -> TaskRecord:

@@ -25,7 +25,7 @@ from django.utils.translation import (
 )
 
 from ..batches import ALIVE, BUSY, LEFT, begin, stayed, would_stay
-from ..models import Batch, Task
+from ..models import Batch, Task, counted
 from ..policy import gap_of
 from ..transitions import State
 from .wording import to_the_second
@@ -108,8 +108,8 @@ class ReasonForm(forms.Form):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kind:
-    """Tasks of one queue and function whose errors have something in common.
+class Share:
+    """Those of a selection that are of one queue and function, with errors that are alike.
 
     ``leased`` of them run, ``keyed`` have a dedupe key.
     """
@@ -126,46 +126,35 @@ class Kind:
         return self.path.rpartition(".")[2]
 
 
-def kinds_of(tasks: QuerySet[Task], now: datetime) -> list[Kind]:
-    """The kinds of *tasks*, the most frequent first."""
-    rows = tasks.order_by().values("queue", "path", "fingerprint")
+def shares_of(tasks: QuerySet[Task], now: datetime) -> list[Share]:
+    """The shares of *tasks*, the largest first."""
     leased = Count("pk", filter=Q(state=State.LEASED, visible_at__gt=now))
-    rows = rows.annotate(count=Count("pk"), leased=leased, keyed=Count("dedupe_key"))
-    return [Kind(**row) for row in rows.order_by("-count", "queue", "path", "fingerprint")]
+    more = {"leased": leased, "keyed": Count("dedupe_key")}
+    return [Share(**row) for row in counted(tasks, "queue", "path", "fingerprint", **more)]
 
 
-def by_queue(kinds: Iterable[Kind]) -> list[dict[str, object]]:
+def by_queue(shares: Iterable[Share]) -> list[dict[str, object]]:
     counts: Counter[str] = Counter()
-    for kind in kinds:
-        counts[kind.queue] += kind.count
+    for share in shares:
+        counts[share.queue] += share.count
     return [{"queue": queue, "count": counts[queue]} for queue in sorted(counts)]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Rehearsal:
-    """How many would move, how many would stay for their key's sake, and when the last is due."""
-
-    moves: int
-    stay: int
-    last_at: datetime | None
-    kinds: Sequence[Kind]
-    more: bool
-
-
 def rehearse(
-    tasks: QuerySet[Task], kinds: Sequence[Kind], now: datetime, form: ReasonForm
-) -> Rehearsal:
-    count = sum(kind.count for kind in kinds)
-    at_stake = "rate" in form.fields and any(kind.keyed for kind in kinds)  # of a redrive only
+    tasks: QuerySet[Task], shares: Sequence[Share], now: datetime, form: ReasonForm
+) -> dict[str, Any]:
+    """How many would move, how many would stay for their key's sake, and when the last is due."""
+    count = sum(share.count for share in shares)
+    at_stake = "rate" in form.fields and any(share.keyed for share in shares)  # of a redrive only
     stay = would_stay(tasks, now) if at_stake else 0
     rate = form.cleaned_data.get("rate")
-    return Rehearsal(
-        moves=count - stay,
-        stay=stay,
-        last_at=now + max(0, count - stay - 1) * gap_of(rate) if rate else None,
-        kinds=kinds[:TOLD_MAX],
-        more=len(kinds) > TOLD_MAX,
-    )
+    return {
+        "moves": count - stay,
+        "stay": stay,
+        "last_at": now + max(0, count - stay - 1) * gap_of(rate) if rate else None,
+        "shares": shares[:TOLD_MAX],
+        "more": len(shares) > TOLD_MAX,
+    }
 
 
 def put_on_record(

@@ -52,7 +52,7 @@ REMARKS: Final = (
 class Verb:
     """One of ``manage.py leasequeue``: what it is for, what it takes, and what it does."""
 
-    HELP: str
+    help: str
     arguments: Sequence[Argument]
     act: Act
 
@@ -64,19 +64,19 @@ class Verb:
 
 
 @dataclass(frozen=True)
-class Group:
+class Menu:
     """Verbs that share a name: the next word, told as *dest*, says which is meant."""
 
-    HELP: str
+    help: str
     dest: str
-    verbs: Mapping[str, Verb | Group]
+    verbs: Mapping[str, Verb | Menu]
     epilog: str = ""
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.epilog = self.epilog
         names = parser.add_subparsers(dest=self.dest, required=True, metavar=self.dest.upper())
         for name, verb in self.verbs.items():
-            verb.add_arguments(names.add_parser(name, help=verb.HELP, description=verb.HELP))
+            verb.add_arguments(names.add_parser(name, help=verb.help, description=verb.help))
 
     def run(self, command: BaseCommand, **options: Any) -> None:
         self.verbs[options.pop(self.dest)].run(command, **options)

@@ -7,7 +7,7 @@ first row lies in it, with all that happened to them since.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
@@ -47,15 +47,12 @@ def snapshot(using: str) -> Iterator[None]:
             finally:
                 cursor.execute("ROLLBACK")
     else:
-        isolation = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
-        before = connection.vendor == "mysql"  # there it is for the next transaction
-        with connection.cursor() if before else nullcontext() as cursor:
-            if cursor:
-                cursor.execute(isolation)
-        with transaction.atomic(using=using):
-            if not before:
-                with connection.cursor() as cursor:
-                    cursor.execute(isolation)
+        with connection.cursor() as cursor, ExitStack() as stack:
+            if connection.vendor != "mysql":  # there it is for the next transaction
+                stack.enter_context(transaction.atomic(using=using))
+            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            if connection.vendor == "mysql":
+                stack.enter_context(transaction.atomic(using=using))
             yield
 
 

@@ -201,7 +201,7 @@ def test_a_dry_run_moves_nothing_and_tells_what_would_stay(desk: Desk, emails: Q
     )
 
     rehearsal = answer.context["rehearsal"]
-    assert (rehearsal.moves, rehearsal.stay) == (2, 2)
+    assert (rehearsal["moves"], rehearsal["stay"]) == (2, 2)
     assert states(emails, *"abcd") == ["dead"] * 4
     assert not Batch.objects.using(emails.using).exists()
     assert 'value="0.5"' in answer.content.decode()

@@ -77,12 +77,12 @@ def test_plots_are_drawn_and_told(desk: Desk, emails: Queue) -> None:
 
     arrivals, completions = panel(desk.page()).lines[:2]
 
-    hour, day = arrivals.plots
-    assert hour.title == "Arrivals in the last hour: <0.1 a minute, at most 1"
-    assert hour.outline.startswith("M0 28V28.0H3.0")
-    assert hour.outline.endswith("V0.0H180.0V28Z")
-    assert day.most == "<0.1"
-    assert completions.plots[0].outline == ""
+    hour, day = arrivals["plots"]
+    assert hour["title"] == "Arrivals in the last hour: <0.1 a minute, at most 1"
+    assert hour["outline"].startswith("M0 28V28.0H3.0")
+    assert hour["outline"].endswith("V0.0H180.0V28Z")
+    assert day["most"] == "<0.1"
+    assert completions["plots"][0]["outline"] == ""
 
 
 def test_it_needs_no_script_and_nothing_from_elsewhere(desk: Desk, emails: Queue) -> None:

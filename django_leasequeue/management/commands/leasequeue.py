@@ -8,16 +8,16 @@ from typing import Any, Final
 from django.core.management.base import BaseCommand, CommandError, no_translations
 
 from django_leasequeue.errors import InvalidTaskError
-from django_leasequeue.management.terminal import Group
+from django_leasequeue.management.terminal import Menu
 from django_leasequeue.management.verbs import VERBS
 
-ALL: Final = Group("Looks after the queues: see the help of each verb.", "verb", VERBS)
+ALL: Final = Menu("Looks after the queues: see the help of each verb.", "verb", VERBS)
 
 
 class Command(BaseCommand):
     """``manage.py leasequeue VERB``."""
 
-    help = ALL.HELP
+    help = ALL.help
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """See BaseCommand."""

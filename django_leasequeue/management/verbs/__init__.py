@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from ..terminal import Group, Verb
+from ..terminal import Menu, Verb
 from . import auditing, dead, operating, pruning, seeing, task
 
-VERBS: Final[Mapping[str, Verb | Group]] = {
+VERBS: Final[Mapping[str, Verb | Menu]] = {
     "status": seeing.status,
     "workers": seeing.workers,
     "health": seeing.health,

@@ -9,11 +9,11 @@ from datetime import timedelta
 from typing import Any, Final
 
 from django.core.management.base import BaseCommand, CommandError
-from django.db.models import Count, Max, Min, Q, QuerySet
+from django.db.models import Max, Min, Q, QuerySet
 from django.template.defaultfilters import pluralize
 
 from django_leasequeue import batches
-from django_leasequeue.models import Batch, DeadLetter, dead_at
+from django_leasequeue.models import Batch, DeadLetter, counted, dead_at
 from django_leasequeue.stores import store_for
 from django_leasequeue.story import VANISHED
 from django_leasequeue.validation import as_life
@@ -23,7 +23,7 @@ from ..terminal import (
     JSON,
     REMARKS,
     Bar,
-    Group,
+    Menu,
     argument,
     databases,
     local,
@@ -123,7 +123,7 @@ def discard(command: BaseCommand, asked: Namespace) -> None:
     move(command, "cancel", asked)
 
 
-dead: Final = Group(
+dead: Final = Menu(
     "Dead letters: list them, show one, redrive or discard many.",
     "act",
     {"list": list_, "show": show, "redrive": redrive, "discard": discard},
@@ -167,9 +167,8 @@ def in_words(asked: Namespace) -> str:
 
 
 def grouped(letters: QuerySet[DeadLetter], limit: int) -> Iterator[dict[str, Any]]:
-    rows = letters.order_by().values("queue", "path", "fingerprint")
-    counted = rows.annotate(count=Count("pk"), newest=Max("visible_at"), oldest=Min("visible_at"))
-    for row in counted.order_by("-count", "queue", "path", "fingerprint")[:limit]:
+    ends = {"newest": Max("visible_at"), "oldest": Min("visible_at")}
+    for row in counted(letters, "queue", "path", "fingerprint", **ends)[:limit]:
         yield {
             "count": row["count"],
             "queue": row["queue"],

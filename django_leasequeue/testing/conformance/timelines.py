@@ -12,7 +12,7 @@ from django_leasequeue.queue import Queue
 from django_leasequeue.records import Depth, Disposition
 
 from ..clock import FakeClock
-from .base import Chapter, MakeQueue, second
+from .base import Chapter, MakeQueue, refusal, second
 
 NOTHING: Final = None
 LIMITS: Final = QueuePolicy(
@@ -59,11 +59,7 @@ class Timeline:
             return lost.reason
 
     def complete(self, id: str, attempt: int = 1) -> str | LostReason:
-        try:
-            self.queue.complete(self.leases[id, attempt])
-        except LeaseLostError as lost:
-            return lost.reason
-        return "done"
+        return refusal(lambda: self.queue.complete(self.leases[id, attempt])) or "done"
 
     def fail(self, id: str, attempt: int, **options: Any) -> Disposition:
         return self.queue.fail(self.leases[id, attempt], "refused", **options)

@@ -202,6 +202,14 @@ class Worker:
         self.crew.join("upkeep")
         return not self.claiming() and not self.deliveries.in_hand()
 
+    def is_held(self) -> bool:
+        """Whether a thread that a task has left behind would keep the process alive, after run().
+
+        One that an async task waited for goes on when the task is cancelled: Python can't end it,
+        and waits for it at the end of the process.
+        """
+        return self.crew.goes_on("loop", "runner")
+
     def refuse_inside_transaction(self) -> None:
         if connections[self.using].in_atomic_block:
             raise transaction.TransactionManagementError(

@@ -79,6 +79,10 @@ class Crew:
             if thread.name.startswith(names):
                 thread.join(PATIENCE_SECONDS)
 
+    def goes_on(self, *names: str) -> bool:
+        """Whether one of the threads whose names begin so is at work still."""
+        return any(name.startswith(names) for name in list(self.at_work))
+
 
 def tidied(work: Work) -> None:
     """Do *work*, and close what it has opened, in the thread that it was opened in."""

@@ -501,6 +501,11 @@ async def never_end_with_a_child() -> None:
     await asyncio.create_task(child())
 
 
+@task(timeout=0.2, max_attempts=1)
+async def leave_a_thread_behind() -> None:
+    await asyncio.to_thread(time.sleep, 300)
+
+
 @task()
 async def outlast_the_cancelled() -> str:
     async def child() -> str:

@@ -104,6 +104,26 @@ def test_one_that_takes_too_long_is_cancelled_with_what_it_started_and_no_other(
     assert patient.return_value == "[] then mine ended well"
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--max-tasks", "1"],
+        ["--max-tasks", "1", "--async-tasks", "1"],
+        ["--max-tasks-per-child", "1", "--drain"],
+    ],
+    ids=" ".join,
+)
+def test_a_thread_that_a_cancelled_one_waited_for_keeps_no_process(
+    postgres: Site, arguments: list[str]
+) -> None:
+    postgres.enqueue(tasks.leave_a_thread_behind)
+
+    process = postgres.start(*arguments)
+
+    assert process.wait(60) == 0
+    assert postgres.kinds()[-1] == "dead"
+
+
 def test_a_worker_that_is_stopped_lets_them_end(postgres: Site) -> None:
     results = [postgres.enqueue(tasks.await_the_gate) for _ in range(3)]
     with postgres.worker(async_tasks=3):

@@ -140,6 +140,7 @@ class Command(BaseCommand):
     """The worker's options, its signals and its exit status."""
 
     owns_process = False
+    is_held = False
     help = "Runs the tasks of a backend's queues until SIGTERM or Ctrl-C; a second one is final."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -187,6 +188,7 @@ class Command(BaseCommand):
                 status = worker.run()
         except (CannotStartError, transaction.TransactionManagementError) as error:
             raise CommandError(str(error)) from error
+        self.is_held = worker.is_held()
         if line is not None and (reloader.wanted() or not (status or worker.claimer.left)):
             sys.exit(AGAIN)
         if reloader.wanted():
@@ -223,12 +225,14 @@ class Command(BaseCommand):
         try:
             super().run_from_argv(argv)
         except SystemExit as end:
-            if end.code == AGAIN and not settings.DEBUG:
+            if end.code == AGAIN and not (settings.DEBUG or self.is_held):
                 raise  # it has ended well: what else runs at an exit may, as who sends spans
             leave(end.code)
         except Exception:  # noqa: BLE001  nobody may be there to read why it ends, say
             sys.excepthook(*sys.exc_info())
             leave(1)
+        if self.is_held:
+            leave(0)
 
 
 def serve_metrics(port: int) -> None:

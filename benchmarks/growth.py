@@ -221,10 +221,10 @@ def enqueue_for(seconds: float, tell: bool, count: Any) -> None:
     django.setup()
     from benchmarks.contestants import leasequeue  # noqa: PLC0415  after the set-up
     from django_leasequeue.stores import postgres  # noqa: PLC0415
-    from django_leasequeue.stores.postgres.statements import run  # noqa: PLC0415
+    from django_leasequeue.stores.postgres.statements import run_plain  # noqa: PLC0415
 
     if not tell:
-        setattr(postgres, "run_along", lambda *asked: (run(*asked[:3]), True))  # noqa: B010
+        setattr(postgres, "run_along", lambda *asked: (run_plain(*asked[:3]), True))  # noqa: B010
     end = time.monotonic() + seconds
     done = 0
     while time.monotonic() < end:

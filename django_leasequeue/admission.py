@@ -44,6 +44,27 @@ def admit(new: NewTask, policy: QueuePolicy, *, bytes_max: int) -> Admitted:
     )
 
 
+def admit_like(like: Admitted, payload: str) -> Admitted:
+    """Another one that differs from *like* in its *payload*, JSON text, and has no id of its own.
+
+    Written out, because every enqueue takes this way: ``replace`` takes four times as long.
+    """
+    life = new_life()
+    return Admitted(
+        life=life,
+        id=str(life),
+        tenant=like.tenant,
+        path=like.path,
+        priority=like.priority,
+        payload=payload,
+        dedupe_key=like.dedupe_key,
+        run_after=like.run_after,
+        max_attempts=like.max_attempts,
+        visibility=like.visibility,
+        max_lease=like.max_lease,
+    )
+
+
 def admit_all(
     tasks: Iterable[NewTask | Mapping[str, Any]], policy: QueuePolicy, *, bytes_max: int
 ) -> list[Admitted]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from inspect import iscoroutinefunction
@@ -20,6 +20,7 @@ from .compat import (
     TaskResult,
     TaskResultDoesNotExist,
     TaskResultStatus,
+    enqueues_are_heard,
     task_enqueued,
 )
 from .conf import Options, parse, queues_of
@@ -28,21 +29,29 @@ from .failure import error_facts
 from .lease import Lease
 from .policy import PRIORITY_MAX, PRIORITY_MIN, positive, whole
 from .queue import Queue
-from .records import EnqueuedTask, NewTask
-from .results import filled, first_result, local, queued_result, result_of, task_error
+from .records import Admitted, EnqueuedTask, NewTask
+from .results import (
+    QueuedResults,
+    filled,
+    first_result,
+    local,
+    queued_result,
+    result_of,
+    task_error,
+)
 from .stores import store_for
 from .stores.base import Clock, Store
 from .story import with_the_clock
 from .tasks import (
     Arguments,
     LeaseTask,
+    Refusals,
     arguments,
     check_importable,
     find,
     json_value,
     lease_task,
     lost,
-    refusals,
     unvalidated,
     values,
 )
@@ -63,6 +72,16 @@ def how(task: LeaseTask[..., Any]) -> dict[str, Any]:
         "visibility": task.visibility,
         "max_lease": task.max_lease,
     }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What there is to know of a task function to queue it, found out once."""
+
+    given: Task[..., Any]
+    task: LeaseTask[..., Any]
+    queue: Queue
+    like: Admitted
 
 
 class LeaseTaskBackend(BaseTaskBackend):
@@ -91,7 +110,7 @@ class LeaseTaskBackend(BaseTaskBackend):
         ours = lease_task(task)
         priority: Any = ours.priority
         moment = ours.run_after if isinstance(ours.run_after, datetime) else None
-        with refusals():
+        with Refusals():
             # Django compares before it asks what it compares.
             validation.name("queue", ours.queue_name)
             fine = isinstance(priority, int | float) and not isinstance(priority, bool)
@@ -103,7 +122,7 @@ class LeaseTaskBackend(BaseTaskBackend):
 
     def enqueue_many(
         self, task: Task[..., Any], calls: Iterable[Arguments]
-    ) -> list[TaskResult[Any, Any]]:
+    ) -> Sequence[TaskResult[Any, Any]]:
         """Enqueue *task* once for each of *calls*; see LeaseTask."""
         each: list[Any] = list(map(arguments, count(), calls))
         return [self.enqueue(task, args, kwargs) for args, kwargs in each]
@@ -142,9 +161,9 @@ class LeaseQueueBackend(LeaseTaskBackend):
     def __init__(self, alias: str, params: dict[str, Any]) -> None:
         super().__init__(alias, params)
         self.opened: dict[str, Queue] = {}
-        # The last one of each function: tasks are frozen, and to look at one costs as much as to
+        # The last one of each function: tasks are frozen, and to look at one costs more than to
         # look at its arguments.
-        self.validated: dict[Callable[..., Any], Task[..., Any]] = {}
+        self.known: dict[Callable[..., Any], Known] = {}
 
     @cached_property
     def store(self) -> Store:
@@ -173,44 +192,47 @@ class LeaseQueueBackend(LeaseTaskBackend):
             RefusedTaskError: the task or an argument can't be stored; nothing was.
             QueueUnavailableError: the database can't be reached.
         """
-        ours = self.valid(task)
+        known = self.look_at(task)
         call = {"args": json_value(args), "kwargs": json_value(kwargs)}
-        with refusals(NOT_JSON):
-            stored = self.queue(ours.queue_name).enqueue(call, **how(ours))
-        return self.told(ours, stored, call)
+        with Refusals(NOT_JSON):
+            stored = known.queue.enqueue_like(known.like, call)
+        return self.told(known.task, stored, call)
 
     def enqueue_many(
         self, task: Task[..., Any], calls: Iterable[Arguments]
-    ) -> list[TaskResult[Any, Any]]:
+    ) -> Sequence[TaskResult[Any, Any]]:
         """Store many, all or none; see LeaseTask."""
-        ours = self.valid(task)
+        known = self.look_at(task)
         payloads = [
             {"args": json_value(args), "kwargs": json_value(kwargs)}
             for args, kwargs in map(arguments, count(), calls)
         ]
-        queue, new = self.queue(ours.queue_name), NewTask(payload=None, **how(ours))
-        if new.dedupe_key is not None:  # the first one holds it, the others are its duplicates
-            with refusals(NOT_JSON):
-                held = queue.enqueue_many(replace(new, payload=payload) for payload in payloads)
-            return [self.told(ours, *each) for each in zip(held, payloads, strict=True)]
-        with refusals(NOT_JSON):
-            results = [
-                queued_result(ours, stored, payload, self.alias)
-                for stored, payload in zip(
-                    queue.enqueue_alike(new, payloads), payloads, strict=True
-                )
-            ]
-        for result in results:
-            self.tell(result)
+        queue = known.queue
+        if known.like.dedupe_key is not None:  # the first holds it, the others are its duplicates
+            new = how(known.task)
+            with Refusals(NOT_JSON):
+                held = queue.enqueue_many(NewTask(payload=each, **new) for each in payloads)
+            return [self.told(known.task, *each) for each in zip(held, payloads, strict=True)]
+        with Refusals(NOT_JSON):
+            stored = list(queue.enqueue_alike(known.like, payloads))
+        results = QueuedResults(known.task, stored, payloads, self.alias)
+        if enqueues_are_heard():
+            for result in results:
+                self.tell(result)
         return results
 
-    def valid(self, task: Task[..., Any]) -> LeaseTask[..., Any]:
-        """*task*, looked at once: it is frozen."""
-        if self.validated.get(task.func) is not task:
+    def look_at(self, task: Task[..., Any]) -> Known:
+        """*task* as it is to be queued."""
+        known = self.known.get(task.func)
+        if known is None or known.given is not task:
             self.validate_task(task)
+            ours = lease_task(task)
+            queue = self.queue(ours.queue_name)
+            like = queue.like(NewTask(payload=None, **how(ours)))
+            known = Known(given=task, task=ours, queue=queue, like=like)
             if not isinstance(task.run_after, datetime):  # with USE_TZ its meaning may change
-                self.validated[task.func] = task
-        return lease_task(task)
+                self.known[task.func] = known
+        return known
 
     def told(
         self, task: LeaseTask[..., Any], stored: EnqueuedTask, call: Mapping[str, Any]

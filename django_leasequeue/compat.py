@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Generic, ParamSpec, TypeVar
+from weakref import ref
 
 import django
 
@@ -13,7 +15,12 @@ if TYPE_CHECKING or django.VERSION >= (6, 0):
     from django.tasks.backends.immediate import ImmediateBackend
     from django.tasks.base import Task, TaskContext, TaskError, TaskResult
     from django.tasks.exceptions import InvalidTask, TaskResultDoesNotExist
-    from django.tasks.signals import task_enqueued, task_finished, task_started
+    from django.tasks.signals import (
+        log_task_enqueued,
+        task_enqueued,
+        task_finished,
+        task_started,
+    )
 
     TASKS_LOGGER = "django.tasks"
 else:
@@ -23,7 +30,12 @@ else:
     from django_tasks.backends.immediate import ImmediateBackend
     from django_tasks.base import Task, TaskContext, TaskError, TaskResult
     from django_tasks.exceptions import InvalidTaskError as InvalidTask, TaskResultDoesNotExist
-    from django_tasks.signals import task_enqueued, task_finished, task_started
+    from django_tasks.signals import (
+        log_task_enqueued,
+        task_enqueued,
+        task_finished,
+        task_started,
+    )
 
     TASKS_LOGGER = "django_tasks"
 
@@ -38,3 +50,13 @@ else:
         """Task with its parameters and its return type, which Django tells type checkers only."""
 
         __slots__ = ()
+
+
+def enqueues_are_heard() -> bool:
+    """Whether anybody wants to be told of an enqueue: Django's own receiver only writes a log."""
+    if logging.getLogger(TASKS_LOGGER).isEnabledFor(logging.DEBUG):
+        return True
+    known = [receiver for _, receiver, *_ in task_enqueued.receivers]
+    return any(
+        (each() if isinstance(each, ref) else each) is not log_task_enqueued for each in known
+    )

@@ -16,7 +16,7 @@ from .policy import gap_of
 from .polling import PollMixin
 from .records import ALL, All, DeadLetter, Depth, Paused, RedriveBatch, Slots, Stats
 from .stores.base import BATCH, REFUSED
-from .stores.drivers import reached
+from .stores.drivers import Reached
 from .story import dead_letter
 from .transitions import Kind, TaskRecord, Transition
 from .wakeups import Wake
@@ -38,7 +38,7 @@ class OperatorMixin(PollMixin):
             return self.store.now()
 
     def reached(self) -> AbstractContextManager[None]:
-        return reached(self.using)
+        return Reached(self.using)
 
     def wake(self, *, all: bool = False) -> None:
         """Tell sleeping workers once this transaction is committed; told once for many calls.

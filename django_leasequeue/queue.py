@@ -12,7 +12,7 @@ from typing import Any, Final
 from django.db import transaction
 
 from . import signals, validation
-from .admission import admit, admit_all, payload_texts
+from .admission import admit, admit_all, admit_like, payload_texts
 from .aqueue import AsyncQueueMixin, twin
 from .conf import options_for
 from .errors import InvalidTaskError, LeaseLostError, LostReason
@@ -115,8 +115,7 @@ class Queue(AsyncQueueMixin):
             max_lease=max_lease,
             path=path,
         )
-        admitted = admit(new, self.policy, bytes_max=self.options.payload_bytes_max)
-        return self.store_all([admitted])[0]
+        return self.store_all([self.like(new)])[0]
 
     def enqueue_many(self, tasks: Iterable[NewTask | Mapping[str, Any]]) -> list[EnqueuedTask]:
         """Store many tasks, all or none, and answer one each, in order; see ``enqueue``.
@@ -131,11 +130,24 @@ class Queue(AsyncQueueMixin):
         admitted = admit_all(tasks, self.policy, bytes_max=self.options.payload_bytes_max)
         return self.store_all(admitted) if admitted else []
 
-    def enqueue_alike(self, new: NewTask, payloads: Iterable[Any]) -> Iterator[EnqueuedTask]:
-        """Store a task as *new* for each of *payloads*, all or none; see ``enqueue``.
+    def like(self, new: NewTask) -> Admitted:
+        """Look at *new* once, for many tasks that differ in their payloads only.
+
+        Raises:
+            InvalidTaskError: something can't be stored.
+        """
+        return admit(new, self.policy, bytes_max=self.options.payload_bytes_max)
+
+    def enqueue_like(self, like: Admitted, payload: Any) -> EnqueuedTask:
+        """Store a task as *like*, but for its payload and its id; see ``enqueue``."""
+        text = validation.payload_text(payload, bytes_max=self.options.payload_bytes_max)
+        return self.store_all([admit_like(like, text)])[0]
+
+    def enqueue_alike(self, like: Admitted, payloads: Iterable[Any]) -> Iterator[EnqueuedTask]:
+        """Store a task as *like* for each of *payloads*, all or none; see ``enqueue_like``.
 
         Args:
-            new: without id and dedupe key; its own payload isn't stored.
+            like: without dedupe key.
 
         Returns:
             The stored tasks, in order. Nothing is stored unless they are read to the end; the
@@ -145,11 +157,9 @@ class Queue(AsyncQueueMixin):
             InvalidTaskError: naming the item's index; nothing was stored.
             QueueUnavailableError: the database can't be reached.
         """
-        if new.id is not None or new.dedupe_key is not None:
-            raise InvalidTaskError("tasks that are alike have neither id nor dedupe_key")
-        size = self.options.payload_bytes_max
-        like = admit(new, self.policy, bytes_max=size)
-        texts = payload_texts(payloads, bytes_max=size)
+        if like.dedupe_key is not None:
+            raise InvalidTaskError("tasks that are alike have no dedupe_key")
+        texts = payload_texts(payloads, bytes_max=self.options.payload_bytes_max)
         with self.reached():
             yield from self.around.enqueue_alike(
                 self.store, self.name, like, texts, Wake(self.using, self.name)

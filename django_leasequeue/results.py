@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, overload
 
 from django.conf import settings
 from django.utils import timezone
@@ -91,6 +91,50 @@ def queued_result(
     )
     # What is queued by its function has no id but that of its life.
     return unfinished(queued, stored.id, TaskResultStatus.READY, stored.enqueued_at, call)
+
+
+class QueuedResults(Sequence["TaskResult[..., Any]"]):
+    """The results of tasks that were stored just now, each made when it is first asked for.
+
+    To make one takes longer than to store its task.
+
+    Args:
+        calls: the tasks' payloads.
+    """
+
+    def __init__(
+        self,
+        task: LeaseTask[..., Any],
+        stored: Sequence[EnqueuedTask],
+        calls: Sequence[Mapping[str, Any]],
+        backend: str,
+    ) -> None:
+        self.task = task
+        self.stored = stored
+        self.calls = calls
+        self.backend = backend
+        self.made: dict[int, TaskResult[..., Any]] = {}
+
+    def __len__(self) -> int:
+        return len(self.stored)
+
+    @overload
+    def __getitem__(self, index: int) -> TaskResult[..., Any]: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[TaskResult[..., Any]]: ...
+    def __getitem__(self, index: int | slice) -> Any:
+        places = range(len(self))[index]
+        if isinstance(places, range):
+            return [self[place] for place in places]
+        if places not in self.made:
+            facts = (self.stored[places], self.calls[places], self.backend)
+            self.made[places] = queued_result(self.task, *facts)
+        return self.made[places]
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids of all results, without making them."""
+        return [stored.id for stored in self.stored]
 
 
 def first_result(lease: Lease, *, task: LeaseTask[..., Any], backend: str) -> TaskResult[..., Any]:

@@ -7,8 +7,7 @@ the additional arguments on, so ``@task`` from here is the one that works everyw
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from functools import cache
@@ -48,12 +47,18 @@ class RefusedTaskError(InvalidTaskError, InvalidTask, TypeError):
     """What can't be queued, to be caught by our name and by those that django.tasks raises."""
 
 
-@contextmanager
-def refusals(prefix: str = "") -> Iterator[None]:
-    try:
-        yield
-    except (InvalidTask, InvalidTaskError) as error:
-        raise RefusedTaskError(f"{prefix}{error}") from None
+class Refusals:
+    """Turns what can't be queued into RefusedTaskError, with *prefix* before its words."""
+
+    def __init__(self, prefix: str = "") -> None:
+        self.prefix = prefix
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+        if isinstance(error, InvalidTask | InvalidTaskError):
+            raise RefusedTaskError(f"{self.prefix}{error}") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,24 +116,25 @@ class LeaseTask(GenericTask[P, R]):
         }
         return replace(self, **{k: v for k, v in changes.items() if v is not None})
 
-    def enqueue_many(self, calls: Iterable[Arguments]) -> list[TaskResult[P, R]]:
+    def enqueue_many(self, calls: Iterable[Arguments]) -> Sequence[TaskResult[P, R]]:
         """Enqueue once for each of *calls*, all or none, in the caller's transaction.
 
         Args:
             calls: of each the positional arguments, a list or tuple, or those by name, a mapping.
 
         Returns:
-            A result each, in order; of a duplicate, that of the task that is stored already.
+            A result each, in order, made when it is asked for; of a duplicate, that of the task
+            that is stored already.
 
         Raises:
             RefusedTaskError: naming the item's index and what can't be stored; nothing was.
             QueueUnavailableError: the database can't be reached.
         """
         backend: Any = self.get_backend()
-        results: list[TaskResult[P, R]] = backend.enqueue_many(self, calls)
+        results: Sequence[TaskResult[P, R]] = backend.enqueue_many(self, calls)
         return results
 
-    async def aenqueue_many(self, calls: Iterable[Arguments]) -> list[TaskResult[P, R]]:
+    async def aenqueue_many(self, calls: Iterable[Arguments]) -> Sequence[TaskResult[P, R]]:
         """See enqueue_many()."""
         return await sync_to_async(self.enqueue_many, thread_sensitive=True)(calls)
 

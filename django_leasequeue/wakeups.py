@@ -64,6 +64,8 @@ class Wake:
 
     def here(self) -> None:
         """Wake the sleepers of this process."""
+        if not asleep:  # nor was anybody: who goes to sleep looks once more
+            return
         with asleep_lock:
             sleepers = list(asleep)
         for sleeper in sleepers:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial, wraps
 from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar, Unpack
@@ -23,7 +23,7 @@ from uuid import UUID
 from django.dispatch import Signal
 
 from .. import signals
-from ..admission import new_life
+from ..admission import admit_like
 from ..errors import LostReason
 from ..lease import Lease
 from ..records import Admitted, All, Depth, EnqueuedTask, Paused, RedriveBatch, Slots
@@ -114,11 +114,6 @@ SIGNALS: Final[dict[Kind, Signal]] = {
 }
 
 
-def born_like(like: Admitted, payload: str) -> Admitted:
-    life = new_life()
-    return replace(like, life=life, id=str(life), payload=payload)
-
-
 class Wake(Protocol):
     """Tells those who wait for a queue to look: a call tells all, ``here`` those of this process.
 
@@ -169,7 +164,7 @@ class Store(ABC):
             like: what they have in common; without key, and without an id but that of its life.
             wake: told once what was stored is committed.
         """
-        yield from self.enqueue(queue, [born_like(like, payload) for payload in payloads], wake)
+        yield from self.enqueue(queue, [admit_like(like, payload) for payload in payloads], wake)
 
     @abstractmethod
     def claim(self, queue: str, *, worker: str, limit: int) -> list[Lease]:

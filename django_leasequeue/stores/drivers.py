@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, Final
 
 from django.db import InterfaceError, InternalError, OperationalError, connections
@@ -29,21 +27,27 @@ UNAVAILABLE: Final = frozenset(
 SENT_AWAY: Final = frozenset({"25006", "25P03"})
 
 
-@contextmanager
-def reached(using: str) -> Iterator[None]:
-    """Turn the driver's words for "not to be had" into QueueUnavailableError."""
-    try:
-        yield
-    except (OperationalError, InterfaceError, InternalError) as error:
-        connection = connections[using]
+class Reached:
+    """Turns the driver's words for "not to be had" into QueueUnavailableError."""
+
+    def __init__(self, using: str) -> None:
+        self.using = using
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+        if not isinstance(error, OperationalError | InterfaceError | InternalError):
+            return
+        connection = connections[self.using]
         if not unavailable(error, connection.vendor):
-            raise
+            return
         if not connection.in_atomic_block:
             if isinstance(error, InternalError):
                 connection.close()  # usable, but to the server that was the primary
             connection.close_if_unusable_or_obsolete()
         raise QueueUnavailableError(
-            f"the queue's database {using!r} can't be reached: {error}"
+            f"the queue's database {self.using!r} can't be reached: {error}"
         ) from error
 
 

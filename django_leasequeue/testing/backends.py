@@ -14,7 +14,7 @@ from django.db import transaction
 from django_leasequeue import compat, validation
 from django_leasequeue.backend import LeaseTaskBackend
 from django_leasequeue.compat import Task, TaskResult
-from django_leasequeue.tasks import json_value, lease_task, refusals, unvalidated, values
+from django_leasequeue.tasks import Refusals, json_value, lease_task, unvalidated, values
 
 
 class StrictBackend(LeaseTaskBackend):
@@ -30,7 +30,7 @@ class StrictBackend(LeaseTaskBackend):
         """
         self.validate_task(task)
         size = self.lease_options.payload_bytes_max
-        with refusals("Unsupported type or value: "):
+        with Refusals("Unsupported type or value: "):
             payload = {"args": json_value(args), "kwargs": json_value(kwargs)}
             validation.payload_text(payload, bytes_max=size)
         return super().enqueue(lease_task(task), args, kwargs)

@@ -18,7 +18,13 @@ from django.db import transaction
 
 from django_leasequeue import InvalidTaskError
 from django_leasequeue.backend import LeaseQueueBackend
-from django_leasequeue.compat import InvalidTask, TaskResultStatus, task_enqueued
+from django_leasequeue.compat import (
+    TASKS_LOGGER,
+    InvalidTask,
+    TaskResultStatus,
+    task_enqueued,
+)
+from django_leasequeue.results import queued_result
 from django_leasequeue.testing.clock import START, FakeClock
 
 from . import tasks
@@ -82,6 +88,54 @@ def test_of_many_calls_one_that_can_not_be_stored_is_named_and_none_is(
         tasks.send.enqueue_many([["ada"], call])
 
     assert backend.queue("mail").depth().visible == 0
+
+
+def test_the_results_of_many_are_made_when_they_are_asked_for(
+    backend: LeaseQueueBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To make one takes longer than to store its task. What was made is kept: it is refreshed."""
+    made = []
+
+    def noted(*args: Any) -> Any:
+        made.append(args)
+        return queued_result(*args)
+
+    monkeypatch.setattr("django_leasequeue.results.queued_result", noted)
+    results: Any = tasks.send.enqueue_many([["ada"], ["bob"], ["eve"]])
+    ids = [str(lease.life) for lease in backend.queue("mail").claim(worker="w1", limit=3)]
+
+    assert (len(results), results.ids, made) == (3, ids, [])
+    assert [results[-1].id, results[2].args] == [ids[2], ["eve"]]
+    assert len(made) == 1
+    results[2].refresh()
+    assert results[2].status == TaskResultStatus.RUNNING
+    assert [result.id for result in results[:2]] == ids[:2]
+    with pytest.raises(IndexError):
+        results[3]
+
+
+def test_who_listens_is_told_of_each_of_many(backend: LeaseQueueBackend) -> None:
+    told = []
+
+    def listen(task_result: Any, **_: Any) -> None:
+        told.append(task_result.id)
+
+    task_enqueued.connect(listen)
+    try:
+        results: Any = tasks.send.enqueue_many([["ada"], ["bob"]])
+    finally:
+        task_enqueued.disconnect(listen)
+    assert told == results.ids
+
+
+def test_djangos_log_has_each_of_many_where_the_site_wants_it(
+    backend: LeaseQueueBackend, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("DEBUG", logger=TASKS_LOGGER):
+        results: Any = tasks.send.enqueue_many([["ada"], ["bob"]])
+    lines = [record.getMessage() for record in caplog.records if record.name == TASKS_LOGGER]
+    assert len(lines) == 2
+    assert all(id in line for id, line in zip(results.ids, lines, strict=True))
 
 
 LATE = 2500  # of which the first two thousand have been sent to the database

@@ -224,7 +224,8 @@ PLANTED: Final = [
     ),
     rules(
         "an enqueue wakes nobody",
-        "self.on_commit(wake.here if told else wake)", "pass",
+        "            wake.here()\n        else:\n            self.on_commit(wake)",
+        "            pass",
         f"{POSTGRES}a_poll_is_woken_by_an_enqueue",
         file="stores/postgres/__init__.py",
     ),

@@ -86,8 +86,13 @@ class PostgresStore(DatabaseStore):
         )
         if not answer:
             return None
-        self.on_commit(wake.here if told else wake)
-        return rows.enqueued(answer[0], life=task.life, id=task.id, tenant=task.tenant)
+        if told:  # there was no transaction but its own
+            wake.here()
+        else:
+            self.on_commit(wake)
+        [(_, *facts)] = answer
+        [stored] = rows.enqueued_alike(facts, lives=[task.life], ids=[task.id], tenant=task.tenant)
+        return stored
 
     def store_chunks(self, queue: str, tasks: Sequence[Admitted]) -> list[EnqueuedTask]:
         with transaction.atomic(using=self.using):

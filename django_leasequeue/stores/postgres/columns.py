@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any, Final
 from uuid import UUID
 
 from ...admission import new_life
 from ...failure import fingerprint
 from ...records import Admitted
-from ...transitions import enqueued_data
+from ...transitions import data_of
 from ..base import Failure, Finish
 
 ROWS_MAX: Final = 1000  # tasks that one statement stores or leases
@@ -61,23 +62,38 @@ def with_lives(texts: list[str]) -> dict[str, Any]:
 
 
 def of_task(task: Admitted) -> dict[str, Any]:
-    own = {"life": task.life, "id": task.id, "payload": task.payload, "key": task.dedupe_key}
-    return own | of_kind(task)
+    return {"life": task.life, "id": task.id, "payload": task.payload, **of_kind(task)}
 
 
-def of_kind(task: Admitted) -> dict[str, Any]:
+def of_kind(task: Admitted) -> Mapping[str, Any]:
     """What *task* has in common with others."""
-    wait = task.run_after
+    limits = (task.max_attempts, task.visibility, task.max_lease)
+    return kind(task.tenant, task.path, task.priority, task.dedupe_key, task.run_after, *limits)
+
+
+@lru_cache(maxsize=1024)  # the tasks of one function mostly share it
+def kind(
+    tenant: str,
+    path: str,
+    priority: int,
+    key: str | None,
+    wait: datetime | timedelta | None,
+    max_attempts: int,
+    visibility: timedelta,
+    max_lease: timedelta,
+) -> Mapping[str, Any]:
+    limits = (max_attempts, visibility // MICROSECOND, max_lease // MICROSECOND)
     return {
-        "tenant": task.tenant,
-        "path": task.path,
-        "priority": task.priority,
+        "key": key,
+        "tenant": tenant,
+        "path": path,
+        "priority": str(priority),
         "run_at": wait if isinstance(wait, datetime) else None,
-        "delay_us": wait // MICROSECOND if isinstance(wait, timedelta) else None,
-        "max_attempts": task.max_attempts,
-        "visibility_us": task.visibility // MICROSECOND,
-        "max_lease_us": task.max_lease // MICROSECOND,
-        "data": enqueued_data(task),
+        "delay_us": str(wait // MICROSECOND) if isinstance(wait, timedelta) else None,
+        "max_attempts": str(max_attempts),
+        "visibility_us": str(visibility // MICROSECOND),
+        "max_lease_us": str(max_lease // MICROSECOND),
+        "data": data_of(path, priority, key, *limits),
     }
 
 

@@ -89,7 +89,7 @@ def enqueued(
 
 
 def enqueued_alike(
-    answer: tuple[Any, ...], *, lives: Iterable[UUID], ids: Iterable[str], tenant: str
+    answer: Sequence[Any], *, lives: Iterable[UUID], ids: Iterable[str], tenant: str
 ) -> Iterator[EnqueuedTask]:
     """What one *answer* tells of all tasks of *lives*, columns in the order of its statement."""
     state, enqueued_at, visible_at = State(answer[0]), utc(answer[1]), utc(answer[2])

@@ -89,8 +89,8 @@ def note_columns(name: str, answer: Any) -> None:
 
 def run_along(
     using: str, name: str, parameters: Mapping[str, Any], follower: str, told: Mapping[str, Any]
-) -> tuple[list[dict[str, Any]], bool]:
-    """As ``run``, outside of a transaction; where that can be, *follower* runs after the commit.
+) -> tuple[list[tuple[Any, ...]], bool]:
+    """As ``run_plain``, outside of a transaction; *follower* comes after the commit, if it can.
 
     Both are sent at once: to wait for the one and send the other takes longer. A follower that
     fails undoes nothing.
@@ -105,12 +105,12 @@ def run_along(
     kept = kept_of(connection.connection)
     prepared = kept.lasts and {name, follower} <= kept.prepared
     if not (ours and prepared and connection.connection.autocommit and Pipeline.is_supported()):
-        return run(using, name, parameters), False
+        return run_plain(using, name, parameters), False
     pair = PairCursor(connection, first, second, texts(second, told))
-    with connection._prepare_cursor(pair) as cursor:
-        cursor.execute(first.text, texts(first, parameters))
-        note_columns(name, pair.pgresult)
-        return named(name, cursor.fetchall()), pair.followed
+    connection.validate_thread_sharing()
+    with connection.wrap_database_errors:  # Django's cursor does no more where nobody watches it
+        pair.execute(first.text, texts(first, parameters))
+        return pair.fetchall(), pair.followed
 
 
 def run_ahead(
@@ -343,7 +343,7 @@ class AheadCursor(Cursor):
 
 
 def encoded(wanted: Statement, given: Mapping[str, str | None]) -> list[bytes | None]:
-    values = [given[name] for name in wanted.parameters]
+    values = map(given.__getitem__, wanted.parameters)
     return [None if value is None else value.encode() for value in values]
 
 
@@ -356,12 +356,11 @@ def kept_of(raw: Any) -> Kept:
 
 def texts(wanted: Statement, parameters: Mapping[str, Any]) -> dict[str, str | None]:
     """What *wanted* is given, as PostgreSQL writes it."""
-    return {name: value_text(parameters[name]) for name in wanted.parameters}
+    given = ((name, parameters[name]) for name in wanted.parameters)
+    return {name: v if v is None or type(v) is str else value_text(v) for name, v in given}
 
 
-def value_text(value: Any) -> str | None:
-    if value is None or type(value) is str:
-        return value
+def value_text(value: Any) -> str:
     if isinstance(value, list):
         return "{" + ",".join([element_text(element) for element in value]) + "}"
     if isinstance(value, bool):

@@ -200,14 +200,6 @@ def test_what_is_stored_stays_so_where_the_look_s_answer_is_lost(
     assert queue.depth().visible == PREPARED_FROM + 2
 
 
-def test_an_answer_is_understood_where_no_other_came_before_it(
-    queue: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As in a process whose first ones all failed, though they were prepared."""
-    monkeypatch.delitem(statements.columns, "enqueue_one")
-    assert not queue.enqueue("x").duplicate
-
-
 def test_an_interrupt_costs_nobody_the_connection(
     queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:

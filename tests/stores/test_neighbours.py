@@ -31,7 +31,11 @@ def life_of(queue: str, store: Store, set_clock: Callable[[float], None]) -> Ite
     def looked_at() -> object:
         dead = [letter.tenant + letter.id for letter in store.dead(queue, tenant=ALL, limit=9)]
         waited, due = store.oldest_visible(queue), store.next_due(queue)
-        return store.depth(queue), dead, waited, due, store.counts(queue)
+        return store.depth(queue), dead, waited, due, store.counts(queue), held("m"), held("n")
+
+    def held(tenant: str) -> list[object]:
+        found = [store.held(queue, id, tenant) for id in "1234"]
+        return [task and (task.id, task.state, task.attempt, task.life in lives) for task in found]
 
     def redriven(tenant: str, id: str) -> tuple[int, dict[str, str]]:
         batch = store.redrive(queue, [id], tenant=tenant, by=None, reason=None)

@@ -117,7 +117,8 @@ class TestEnqueue:
 
     def test_a_task_without_an_id_of_its_own_is_known_by_its_lifes_text(self, store: Store) -> None:
         """An enqueue that is repeated by the id it answered with is a duplicate, as with any id."""
-        first = a_task()
+        first, other = a_task(), replace(a_task(), life=UUID(int=1))
+        store.enqueue("other", [other])
         first = replace(first, id=str(first.life))
         store.enqueue(QUEUE, [first])
         again, elsewhere = a_task(first.id), a_task(first.id, tenant="X")

@@ -20,7 +20,7 @@ from django.core.management.base import BaseCommand
 from django_leasequeue.management.commands import leasequeue_worker
 from django_leasequeue.management.commands.leasequeue_worker import Command
 from django_leasequeue.models import TaskTransition
-from django_leasequeue.worker.supervisor import AGAIN, DEATHS_MAX, Line, Supervisor
+from django_leasequeue.worker.supervisor import AGAIN, DEATHS_MAX, SETTLED_SECONDS, Line, Supervisor
 from tests.databases import on_all
 from tests.waiting import in_thread, wait_for
 
@@ -33,10 +33,10 @@ WAIT_TO_BE_TOLD = "import os, sys; os.read(int(sys.argv[-1]), 1)"
 
 @contextmanager
 def supervised(
-    code: str, processes: int = 1, *, grace: float = 5.0, **options: Any
+    code: str, processes: int = 1, *, grace: float = 5.0, patience: float = 0.1, **options: Any
 ) -> Iterator[tuple[Supervisor, Future[int]]]:
     """Children that run *code* in place of a worker; told to leave at the end."""
-    supervisor = Supervisor([*PYTHON, code], processes, grace=grace, patience=0.1, **options)
+    supervisor = Supervisor([*PYTHON, code], processes, grace=grace, patience=patience, **options)
     ended = in_thread(supervisor.run)
     try:
         yield supervisor, ended
@@ -162,6 +162,95 @@ def test_children_that_stop_when_told_ended_well() -> None:
         assert ended.result(10) == 0
 
 
+def test_a_second_stop_is_passed_on_and_ends_the_grace(caplog: pytest.LogCaptureFixture) -> None:
+    """G62"""
+    caplog.set_level("INFO", "django_leasequeue")
+    leaves_when_told_twice = f"{WAIT_TO_BE_TOLD}; os.read(int(sys.argv[-1]), 1); sys.exit(7)"
+    with supervised(leaves_when_told_twice, grace=60.0, patience=10.0) as (supervisor, ended):
+        wait_for(lambda: supervisor.children[0].process is not None)
+        supervisor.stop()
+        supervisor.stop()
+        assert ended.result(20) == 1
+    assert "exit status 7" in caplog.text
+
+    with supervised("import time; time.sleep(60)", grace=60.0) as (supervisor, ended):
+        wait_for(lambda: supervisor.children[0].process is not None)
+        supervisor.stop()
+        supervisor.stop()
+        assert ended.result(20) == 1
+    assert "SIGKILL" in caplog.text
+
+
+def test_a_stop_ends_the_wait_for_a_successor(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """G62"""
+    monkeypatch.setattr("django_leasequeue.worker.outage.PAUSE_SECONDS_MIN", 60)
+    with supervised("raise SystemExit(3)") as (supervisor, ended):
+        wait_for(lambda: "died" in caplog.text)
+        supervisor.stop()
+
+        assert ended.result(10) == 0
+
+
+@pytest.mark.parametrize(("fails_at_first", "status"), [(False, 0), (True, 1)])
+def test_who_dies_before_the_queues_are_drained_is_replaced_and_told_by_the_status(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fails_at_first: bool, status: int
+) -> None:
+    """G62"""
+    monkeypatch.setattr("django_leasequeue.worker.outage.PAUSE_SECONDS_MIN", 0.001)
+    starts: list[Any] = []
+    counted(monkeypatch, starts.append)
+    mark = tmp_path / "mark"
+    if fails_at_first:
+        mark.touch()
+
+    code = f"import os; os.path.exists({str(mark)!r}) and (os.unlink({str(mark)!r}), os._exit(3))"
+    with supervised(code, drain=True) as (_, ended):
+        assert ended.result(10) == status
+
+    assert len(starts) == 1 + fails_at_first
+
+
+def test_a_death_after_a_while_is_the_first_in_a_row() -> None:
+    """G62"""
+    supervisor = Supervisor([], 1, grace=0)
+    [child] = supervisor.children
+    pauses = []
+    for seconds in (0.0, SETTLED_SECONDS - 1, SETTLED_SECONDS, 0.0):
+        child.started_at = time.monotonic() - seconds
+        supervisor.replace(child, "")
+        pauses.append(child.start_at - time.monotonic())
+
+    assert pauses == pytest.approx([0.2, 0.4, 0.1, 0.2], abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("deaths", "seconds", "gives_up"),
+    [
+        (DEATHS_MAX, None, True),
+        (DEATHS_MAX, 0.0, True),
+        (DEATHS_MAX, SETTLED_SECONDS, False),
+        (DEATHS_MAX - 1, None, False),
+    ],
+    ids=["waiting", "begun", "at work", "one death less"],
+)
+def test_one_that_stays_alive_is_worth_going_on(
+    deaths: int, seconds: float | None, gives_up: bool
+) -> None:
+    """G62: the other child has died as often as it may."""
+    supervisor = Supervisor([], 2, grace=0)
+    first, second = supervisor.children
+    first.deaths, second.deaths = DEATHS_MAX, deaths
+    if seconds is not None:
+        second.process = object()  # type: ignore[assignment]  # one that runs
+        second.started_at = time.monotonic() - seconds
+
+    supervisor.give_up_where_all_die()
+
+    assert supervisor.notes.empty() is not gives_up
+
+
 def test_a_program_that_cannot_be_started_is_tried_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -170,6 +259,18 @@ def test_a_program_that_cannot_be_started_is_tried_again(
     assert Supervisor(["/nowhere"], 1, grace=0).run() == 1
 
     assert "can't be started" in caplog.text
+
+
+@pytest.mark.parametrize("command", [["/nowhere"], [*PYTHON, "raise SystemExit(3)"]])
+def test_no_descriptor_is_left_behind_by_those_who_ended(
+    monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    monkeypatch.setattr("django_leasequeue.worker.outage.PAUSE_SECONDS_MIN", 0.001)
+    before = set(os.listdir("/dev/fd"))
+
+    Supervisor(command, 1, grace=0).run()
+
+    assert set(os.listdir("/dev/fd")) <= before
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,6 @@ class ListeningSleeper(Sleeper):
         self.retry_at = 0.0
         self.heard_at = 0.0
         self.bell, self.rope = os.pipe()
-        os.set_blocking(self.bell, False)
         os.set_blocking(self.rope, False)
 
     def announce(self) -> None:
@@ -66,8 +65,7 @@ class ListeningSleeper(Sleeper):
             return  # what was enqueued meanwhile notified nobody: worth a look at once
         ready = self.wait_for_input(min(seconds, self.patience()))
         if self.bell in ready:
-            with contextlib.suppress(BlockingIOError):
-                os.read(self.bell, 4096)
+            os.read(self.bell, 4096)
         if self.session is not None:
             with self.mending():
                 self.hear(bool(ready))
@@ -105,7 +103,7 @@ class ListeningSleeper(Sleeper):
             self.heard_at = time.monotonic()
 
     def wake(self) -> None:
-        with contextlib.suppress(BlockingIOError, OSError):
+        with contextlib.suppress(OSError):  # full: it wakes up anyway; closed: it sleeps no more
             os.write(self.rope, b"!")
 
     def connect(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import replace
@@ -15,6 +16,7 @@ import pytest
 from django.db import connection, connections, transaction
 
 from django_leasequeue import Lease, Queue, wakeups
+from django_leasequeue.listening import ListeningSleeper
 from django_leasequeue.testing.memory import MemoryQueue
 from tests.stores.levels import LEVELS, isolated
 from tests.waiting import in_thread, wait_for
@@ -77,6 +79,42 @@ def test_a_notification_wakes_a_listening_poll(queue: Queue, name: str) -> None:
     lease = polling.result(timeout=10)
     assert lease
     assert lease.id == "a"
+
+
+def test_a_sleeper_sleeps_until_its_own_process_wakes_it_and_is_woken_without_waiting(
+    queue: Queue,
+) -> None:
+    """G28: by any thread, and by a signal's handler: however often, none of them may wait."""
+
+    def slept(seconds: float) -> float:
+        begun = time.monotonic()
+        in_thread(lambda: sleeper.sleep(seconds)).result(timeout=10)
+        return time.monotonic() - begun
+
+    with queue.borrowed_sleeper() as sleeper, sleeper:
+        assert slept(0.1) >= 0.1
+        sleeper.wake()
+        slept(NEVER)
+        assert slept(0.1) >= 0.1
+        for _ in range(70_000):
+            sleeper.wake()
+        slept(NEVER)
+
+
+def test_a_session_that_cannot_be_mended_is_tried_ever_later_and_told_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """G31"""
+    sleeper = ListeningSleeper("default", ["emails"], "default")
+    pauses = []
+    for _ in range(9):
+        with sleeper.mending():
+            raise OSError("gone")
+        pauses.append(sleeper.retry_at - time.monotonic())
+    sleeper.close()
+
+    assert pauses == pytest.approx([0.25, 0.5, 1, 2, 4, 8, 16, 30, 30], abs=0.05)
+    assert caplog.text.count("is gone") == 1
 
 
 def test_nobody_is_notified_while_nobody_sleeps(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -47,6 +49,25 @@ def test_they_are_stored_alike_where_each_statement_is_logged(
     ]
     assert [task.payload for task in tasks] == [str(number) for number in range(SOME)]
     assert TaskTransition.objects.filter(kind="enqueued").count() == SOME
+
+
+@pytest.mark.parametrize("wait", [None, timedelta(seconds=9)])
+def test_each_has_the_rows_that_it_would_have_had_alone(
+    store: PostgresStore, wait: timedelta | None
+) -> None:
+    of_their_own = {"seq", "id", "life", "task_id"}
+    kind = a_task(tenant="t", path="a.b", priority=3, max_attempts=2, run_after=wait)
+
+    [_] = store.enqueue_alike("q", kind, ["7"])
+    life = a_task().life
+    store.enqueue("q", [replace(kind, life=life, id=str(life), payload="7")])
+
+    for rows in (Task.objects.order_by("seq"), TaskTransition.objects.order_by("id")):
+        one, other = (
+            {name: value for name, value in row.items() if name not in of_their_own}
+            for row in rows.values()
+        )
+        assert one == other
 
 
 def test_large_payloads_are_cut_into_parts_that_the_server_can_take(

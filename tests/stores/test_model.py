@@ -7,7 +7,7 @@ length.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -267,13 +267,23 @@ class Life:
         Without the numbers that each log gives out on its own.
         """
         late = overdue(self.task, now) if self.task else None
-        happened = [*self.history, *([late] if late else [])]
+        happened = [*self.history, *([late] if late else []), *self.unwritten()]
         rows = [
             (str(t.kind), t.at, t.attempt, t.worker or "", str(t.visible_at), t.data or "")
             for t in happened
         ]
         task = self.task and replace(as_of(self.task, now), seq=0, token=None)
         return task, sorted(rows)
+
+    def unwritten(self) -> Iterator[Transition]:
+        """The lapse that a cancellation met before anybody had written it down.
+
+        Which of what is due a settle of a few takes is each store's own.
+        """
+        for place, row in enumerate(self.history):
+            task = fold_all(self.history[:place]) if row.kind is Kind.CANCELLED else None
+            if task and (late := overdue(task, row.at)):
+                yield late
 
 
 def lives_of(

@@ -8,16 +8,19 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
 import psycopg
 import pytest
 from django.db import connection, connections, transaction
+from django.db.backends.signals import connection_created
 
 from django_leasequeue import Lease, Queue, wakeups
 from django_leasequeue.listening import ListeningSleeper
 from django_leasequeue.testing.memory import MemoryQueue
+from django_leasequeue.wakeups import LocalSleeper, Sleeper
 from tests.stores.levels import LEVELS, isolated
 from tests.waiting import in_thread, wait_for
 
@@ -81,8 +84,9 @@ def test_a_notification_wakes_a_listening_poll(queue: Queue, name: str) -> None:
     assert lease.id == "a"
 
 
+@pytest.mark.parametrize("kind", ["listening", "local"])
 def test_a_sleeper_sleeps_until_its_own_process_wakes_it_and_is_woken_without_waiting(
-    queue: Queue,
+    queue: Queue, kind: str
 ) -> None:
     """G28: by any thread, and by a signal's handler: however often, none of them may wait."""
 
@@ -91,7 +95,10 @@ def test_a_sleeper_sleeps_until_its_own_process_wakes_it_and_is_woken_without_wa
         in_thread(lambda: sleeper.sleep(seconds)).result(timeout=10)
         return time.monotonic() - begun
 
-    with queue.borrowed_sleeper() as sleeper, sleeper:
+    sleeper: Sleeper = LocalSleeper("default", [queue.name])
+    if kind == "listening":
+        sleeper = ListeningSleeper("default", [queue.name], "default")
+    with closing(sleeper), sleeper:
         assert slept(0.1) >= 0.1
         sleeper.wake()
         slept(NEVER)
@@ -99,6 +106,24 @@ def test_a_sleeper_sleeps_until_its_own_process_wakes_it_and_is_woken_without_wa
         for _ in range(70_000):
             sleeper.wake()
         slept(NEVER)
+
+
+def test_a_connection_that_comes_half_way_is_closed(queue: Queue) -> None:
+    """As where a receiver of Django's signal fails, whenever somebody is about to sleep."""
+    half_open: list[Any] = []
+
+    def refuse(connection: Any, **_: Any) -> None:
+        half_open.append(connection)
+        raise ZeroDivisionError
+
+    connection_created.connect(refuse)
+    try:
+        with pytest.raises(ZeroDivisionError):
+            wakeups.own_connection("default")
+    finally:
+        connection_created.disconnect(refuse)
+
+    assert [each.connection for each in half_open] == [None]
 
 
 def test_a_session_that_cannot_be_mended_is_tried_ever_later_and_told_once(
@@ -120,7 +145,9 @@ def test_a_session_that_cannot_be_mended_is_tried_ever_later_and_told_once(
 def test_nobody_is_notified_while_nobody_sleeps(
     queue: Queue, notes: psycopg.Connection[Any]
 ) -> None:
-    """G32"""
+    """G32: any more, too."""
+    with queue.borrowed_sleeper() as sleeper, sleeper:
+        assert somebody_sleeps()
     queue.enqueue({})
 
     assert heard(notes) == []

@@ -52,16 +52,17 @@ def test_they_are_stored_alike_where_each_statement_is_logged(
 
 
 @pytest.mark.parametrize("wait", [None, timedelta(seconds=9)])
-def test_each_has_the_rows_that_it_would_have_had_alone(
+def test_each_has_the_answer_and_the_rows_that_it_would_have_had_alone(
     store: PostgresStore, wait: timedelta | None
 ) -> None:
     of_their_own = {"seq", "id", "life", "task_id"}
     kind = a_task(tenant="t", path="a.b", priority=3, max_attempts=2, run_after=wait)
 
-    [_] = store.enqueue_alike("q", kind, ["7"])
+    [alike] = store.enqueue_alike("q", kind, ["7"])
     life = a_task().life
-    store.enqueue("q", [replace(kind, life=life, id=str(life), payload="7")])
+    [alone] = store.enqueue("q", [replace(kind, life=life, id=str(life), payload="7")])
 
+    assert alike == replace(alone, life=alike.life, id=alike.id)
     for rows in (Task.objects.order_by("seq"), TaskTransition.objects.order_by("id")):
         one, other = (
             {name: value for name, value in row.items() if name not in of_their_own}

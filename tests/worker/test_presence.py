@@ -9,8 +9,12 @@ from django.db import OperationalError
 
 from django_leasequeue import registry
 from django_leasequeue.models import Worker
+from django_leasequeue.records import Paused
 from django_leasequeue.registry import workers
-from django_leasequeue.wakeups import asleep
+from django_leasequeue.testing import MemoryQueue
+from django_leasequeue.wakeups import LocalSleeper, asleep
+from django_leasequeue.worker.deliveries import Deliveries
+from django_leasequeue.worker.presence import Presence
 from tests.databases import on_all
 from tests.waiting import wait_for
 
@@ -107,6 +111,28 @@ def test_a_worker_mutes_what_is_paused_until_it_is_resumed(site: Site) -> None:
         wait_for(lambda: worker.sleeper.muted == {"work"})
         site.queue.resume()
         wait_for(lambda: worker.sleeper.muted == set())
+
+
+def test_what_is_paused_mutes_and_wakes_the_sleeper_when_it_changes(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Though the notification of a pause or its end may have been lost."""
+    caplog.set_level("INFO", "django_leasequeue")
+    queue = MemoryQueue("emails")
+    sleeper = LocalSleeper(queue.using, [queue.name])
+    presence = Presence("w", [queue], 1, Deliveries(1, lambda: None), sleeper)
+    paused = Paused(at=queue.now(), by=None, reason=None)
+    seen = []
+    for pauses in ({"emails": paused, "other": paused},) * 2 + ({"other": paused},) * 2:
+        presence.notice(pauses)
+        seen.append((set(sleeper.muted), sleeper.woken.is_set()))
+        sleeper.woken.clear()
+
+    assert seen == [({"emails"}, True), ({"emails"}, False), (set(), True), (set(), False)]
+    assert [record.getMessage() for record in caplog.records] == [
+        "paused queue=emails by=somebody reason=",
+        "resumed queue=emails",
+    ]
 
 
 def test_a_resumption_wakes_a_sleeping_worker(site: Site) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -104,3 +105,44 @@ def test_a_worker_told_to_stop_while_the_code_is_tried_is_told_once(
 
 def starts(worker: Any) -> int:
     return sum("started worker=" in line for line in worker.lines)
+
+
+def the_new_code(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
+    monkeypatch.setattr(reloading, "arguments", lambda: [sys.executable, "-S", "-E", "-c", code])
+
+
+@pytest.mark.parametrize(
+    ("code", "problem"),
+    [
+        ("", ""),
+        ("import sys; sys.stderr.write('a warning')", ""),
+        ("raise SystemExit('a traceback\\nSyntaxError: no')", "SyntaxError: no"),
+        ("import sys; sys.exit(3)", "exit status 3"),
+    ],
+    ids=["starts", "warns", "doesn't", "says nothing"],
+)
+def test_what_keeps_the_code_from_starting_is_its_last_line(
+    monkeypatch: pytest.MonkeyPatch, code: str, problem: str
+) -> None:
+    the_new_code(monkeypatch, code)
+
+    assert reloading.trial() == problem
+
+
+def test_a_worker_ends_for_code_that_starts_and_begins_again_unless_it_is_stopped_besides(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """G48"""
+    worker = Worker(task_backends["worker on default"], ["work"])  # type: ignore[arg-type]
+    reloader = reloading.Reloader(worker)
+    the_new_code(monkeypatch, "raise SystemExit(1)")
+    reloader.meet_change()
+    assert (worker.notes.told.empty(), reloader.wanted()) == (True, False)
+
+    the_new_code(monkeypatch, "")
+    reloader.meet_change()
+    worker.notes.wait_for(lambda: False, stops=1)
+    assert (worker.grace, reloader.wanted()) == (5.0, True)
+    worker.stop()
+    worker.notes.wait_for(lambda: False, stops=2)
+    assert not reloader.wanted()

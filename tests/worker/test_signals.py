@@ -7,15 +7,19 @@ thread, which comes to the same, each time.
 
 from __future__ import annotations
 
+import logging
+import os
+import queue
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from math import inf
 
 import pytest
 
-from django_leasequeue.worker.shutdown import Notes, stop_on_signals
+from django_leasequeue.worker.shutdown import Notes, leave, stop_on_signals, take
 from django_leasequeue.worker.supervisor import Supervisor
 from tests.waiting import in_thread, wait_for
 
@@ -66,3 +70,35 @@ def test_a_supervisor_that_waits_meets_it(signum: int) -> None:
         assert supervisor.run() == 0
 
     assert supervisor.stops == 1
+
+
+def test_a_wait_is_as_long_as_asked_and_no_longer_than_a_signal_may_wait() -> None:
+    """G40"""
+    asked = []
+
+    class NeverTold(queue.SimpleQueue[bool]):
+        def get(self, block: bool = True, timeout: float | None = None) -> bool:
+            asked.append(timeout)
+            raise queue.Empty
+
+    for seconds in (-1.0, 0.2, 60.0, inf):
+        with pytest.raises(queue.Empty):
+            take(NeverTold(), seconds)
+
+    assert asked == [0.0, 0.2, 0.5, 0.5]
+
+
+@pytest.mark.parametrize(("status", "left_with"), [(0, 0), (3, 3), ("an error", 1)])
+def test_a_process_leaves_at_once_with_the_status_that_was_meant(
+    monkeypatch: pytest.MonkeyPatch, status: object, left_with: int
+) -> None:
+    def leave_at_once(code: int) -> None:
+        raise SystemExit(code)
+
+    monkeypatch.setattr(logging, "shutdown", lambda: None)  # it would close pytest's handlers, too
+    monkeypatch.setattr(os, "_exit", leave_at_once)
+
+    with pytest.raises(SystemExit) as end:
+        leave(status)
+
+    assert end.value.code == left_with

@@ -23,6 +23,7 @@ from django_leasequeue.testing.memory import MemoryQueue
 from django_leasequeue.wakeups import LocalSleeper, Sleeper
 from tests.stores.levels import LEVELS, isolated
 from tests.waiting import in_thread, wait_for
+from tests.worker.conftest import receiving
 
 NEVER = 3600.0
 
@@ -116,12 +117,8 @@ def test_a_connection_that_comes_half_way_is_closed(queue: Queue) -> None:
         half_open.append(connection)
         raise ZeroDivisionError
 
-    connection_created.connect(refuse)
-    try:
-        with pytest.raises(ZeroDivisionError):
-            wakeups.own_connection("default")
-    finally:
-        connection_created.disconnect(refuse)
+    with receiving(connection_created, refuse), pytest.raises(ZeroDivisionError):
+        wakeups.own_connection("default")
 
     assert [each.connection for each in half_open] == [None]
 
@@ -134,7 +131,7 @@ def test_a_session_that_cannot_be_mended_is_tried_ever_later_and_told_once(
     pauses = []
     for _ in range(9):
         with sleeper.mending():
-            raise OSError("gone")
+            os.close(-1)
         pauses.append(sleeper.retry_at - time.monotonic())
     sleeper.close()
 

@@ -5,8 +5,6 @@ Alike are letters of one task function, with errors that differ in numbers and n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -43,6 +41,7 @@ GROUPS_MAX: Final = 100
 STRETCH: Final = timedelta(hours=2)
 STRETCHES: Final = 12
 BAR_HEIGHT: Final = 20
+Group = dict[str, Any]  # as the page shows it: see ``group``
 
 
 class LettersForm(ReasonForm):
@@ -150,41 +149,6 @@ class DeadLetterAdmin(TaskPagesAdmin):
         return self.ask_of_selected(REDRIVE, request, letters)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Group:
-    """Dead letters of the task function *path* whose last errors have *error* in common.
-
-    ``trend`` says how many died in each stretch of the last day, the oldest first.
-    """
-
-    path: str
-    error: str
-    count: int
-    oldest: datetime
-    newest: datetime
-    trend: Sequence[int]
-    query: str
-
-    @property
-    def function(self) -> str:
-        return self.path.rpartition(".")[2]
-
-    @property
-    def module(self) -> str:
-        return breakable(self.path.rpartition(".")[0])
-
-    @property
-    def last_day(self) -> int:
-        return sum(self.trend)
-
-    @property
-    def bars(self) -> Sequence[tuple[int, int, int]]:
-        """Place, top and height of each bar of the trend, in a picture of 20 by 5 each."""
-        most = max(self.trend) or 1
-        heights = [-(-BAR_HEIGHT * count // most) for count in self.trend]
-        return [(5 * n, BAR_HEIGHT - height, height) for n, height in enumerate(heights)]
-
-
 def groups_of(letters: QuerySet[Any], now: datetime, changelist: ChangeList) -> list[Group]:
     """The groups of *letters*, the largest first, one more than are to be shown.
 
@@ -204,8 +168,21 @@ def stretch(n: int, now: datetime) -> Q:
 
 
 def group(row: dict[str, Any], changelist: ChangeList) -> Group:
+    """Dead letters of one task function whose last errors have something in common.
+
+    ``trend`` says how many died in each stretch of the last day, the oldest first; ``bars`` are
+    place, top and height of each in a picture of 20 by 5.
+    """
     trend = [row.pop(f"died_{n}") for n in range(STRETCHES)]
+    heights = [-(-BAR_HEIGHT * count // (max(trend) or 1)) for count in trend]
+    module, _, function = row["path"].rpartition(".")
     common = row.pop("fingerprint")
-    own = {"of_task": row["path"], "error": common or ""}
-    error = common or str(OUTCOMES[VANISHED])
-    return Group(error=error, trend=trend, query=changelist.get_query_string(own), **row)
+    return row | {
+        "function": function,
+        "module": breakable(module),
+        "error": common or str(OUTCOMES[VANISHED]),
+        "trend": trend,
+        "last_day": sum(trend),
+        "bars": [(5 * n, BAR_HEIGHT - height, height) for n, height in enumerate(heights)],
+        "query": changelist.get_query_string({"of_task": row["path"], "error": common or ""}),
+    }

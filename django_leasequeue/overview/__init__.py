@@ -77,7 +77,8 @@ def overview(
     now = store.now()
     happened = [rates.rates(using, now, window, tenants) for window in windows]
     pauses, everyone = store.pauses(), workers(using)
-    names = sorted(known(using, happened[0], pauses, everyone) if only is None else set(only))
+    served = [worker.queues for worker in everyone]
+    names = sorted(known(using, happened[0], pauses, *served) if only is None else set(only))
     views = [
         view(
             name,
@@ -95,19 +96,13 @@ def overview(
 
 def known_queues(using: str) -> set[str]:
     """The queues of a database: named by the settings, served, paused, or holding something."""
-    return known(using, store_for(using).pauses(), workers(using))
+    return known(using, store_for(using).pauses(), *(each.queues for each in workers(using)))
 
 
-def known(using: str, *sources: Iterable[str] | Iterable[WorkerFacts]) -> set[str]:
-    """The queues that the settings name, that hold something, or that *sources* tell of."""
-    names = set(counting.queues(using))
-    for alias, config in backends():
-        if parse(alias, config).using == using:
-            names.update(queues_of(alias, config))
-    for source in sources:
-        for each in source:
-            names.update(each.queues if isinstance(each, WorkerFacts) else [each])
-    return names
+def known(using: str, *sources: Iterable[str]) -> set[str]:
+    """The queues that the settings name, that hold something, or that are among *sources*."""
+    ours = (each for each in backends() if parse(*each).using == using)
+    return {*counting.queues(using)}.union(*(queues_of(*each) for each in ours), *sources)
 
 
 def within(worker: WorkerFacts, tenants: Collection[str] | None) -> WorkerFacts:

@@ -116,6 +116,7 @@ def test_filters_and_everything_that_matches(log_in: LogIn, look: Look) -> None:
 
     page.goto(DEAD)
     page.click("text=By error")
+    page.wait_for_load_state()  # a busy server sends it part by part
     look(page, "by-error")
     assert texts(page, ".groups td.count") == ["150", "5"]
     page.click(".groups a:has-text('no stock of article')")

@@ -76,8 +76,7 @@ one machine. Ratios travel, figures don't.
 
 - A claim leases {BATCH}; {CLAIMS} of them were timed. The backlogs have five priorities. They were
   made by the server, as the queue would have stored them, then analysed.
-- The dead rows are those of tasks that were leased while another session held a snapshot; there all
-  have one priority. With several, each claim steps over the dead rows of the higher ones.
+- The dead rows are those of tasks that were leased while another session held a snapshot.
 - A drain is one worker process, from its first task to the last of {DRAINED:,}.
 - Enqueuers are processes that call `.enqueue()` in a row, for {SECONDS:g} seconds. Where somebody
   always sleeps, as no worker with work does, each of their commits is followed by a notification.
@@ -175,8 +174,13 @@ def claims(place: Place) -> Iterator[Row]:
         *two(many),
     )
     yield ratio("against one tenant", many, times[LARGE])
+    yield from dead_rows(place, "one tenant", 1)
+    yield from dead_rows(place, f"{TENANTS:,} tenants, one has 95 %", TENANTS)
+
+
+def dead_rows(place: Place, which: str, tenants: int) -> Iterator[Row]:
     place.empty()
-    place.fill(place.scaled(2 * LARGE), priorities=1)
+    place.fill(place.scaled(2 * LARGE), tenants=tenants)
     clean = place.claims()
     with psycopg.connect(place.postgres.dsn(place.database)) as old:
         old.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
@@ -184,7 +188,8 @@ def claims(place: Place) -> Iterator[Row]:
         for _ in range(place.scaled(LARGE) // (1000 * (CLAIMS + 5)) + 1):
             place.claims(min(1000, place.scaled(1000)))
         held = place.claims()
-    yield (f"claim of {BATCH}, {place.scaled(LARGE):,} dead rows under an old snapshot", *two(held))
+    dead = f"{place.scaled(LARGE):,} dead rows under an old snapshot"
+    yield (f"claim of {BATCH}, {dead}, {which}", *two(held))
     yield ratio("against none", held, clean)
 
 

@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from math import inf
 from typing import Any, Final
 from uuid import UUID
 
@@ -26,6 +27,7 @@ from django_leasequeue.records import ALL, Admitted
 from django_leasequeue.stores import store_for
 from django_leasequeue.stores.base import Failure, Store
 from django_leasequeue.stores.memory import MemoryStore
+from django_leasequeue.stores.postgres import heads
 from django_leasequeue.testing.clock import FakeClock
 from django_leasequeue.transitions import (
     Kind,
@@ -311,3 +313,13 @@ def plain(task: TaskRecord) -> TaskRecord:
 def test_a_database_answers_as_the_model_does(alias: str) -> None:
     machine = type("ComparisonOnADatabase", (Comparison,), {"alias": alias, "tokens": set()})
     run_state_machine_as_test(machine)
+
+
+@on_all
+def test_claims_that_begin_where_others_ended_answer_as_the_model_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The smallest ones, too, and for as long as an example takes."""
+    monkeypatch.setattr(heads, "LIMIT_MIN", 1)
+    monkeypatch.setattr(heads, "FULL_LOOK_SECONDS", inf)
+    test_a_database_answers_as_the_model_does("default")

@@ -161,38 +161,47 @@ class PostgresStore(DatabaseStore):
 
     def claim(self, queue: str, *, worker: str, limit: int) -> list[Lease]:
         leases: list[Lease] = []
+        head = self.head_of(queue).begun(limit)
+        partly = head.partly
         while wanted := min(limit - len(leases), columns.ROWS_MAX):
-            claimed = self.settle_and_take(queue, worker, wanted)
+            claimed = self.settle_and_take(head, queue, worker, wanted)
             leases += claimed.leases
             if len(claimed.leases) == wanted or claimed.due:
                 continue
             # Of several tenants some may have had less than their share: others have more.
             if claimed.alone or not claimed.leases:
-                break
+                head.forget()
+                if not partly:
+                    break
+                partly = False
+        self.heads[queue] = head
         return leases
 
-    def settle_and_take(self, queue: str, worker: str, limit: int) -> Claimed:
+    def head_of(self, queue: str) -> Head:
+        return self.heads.setdefault(queue, Head())
+
+    def settle_and_take(self, head: Head, queue: str, worker: str, limit: int) -> Claimed:
         """Lease tasks; write down a batch of what came due first, more while that yields none.
 
         ``due`` of the answer says that more may have come due.
         """
-        claimed = self.take(queue, worker, limit, gate=True)
+        claimed = self.take(head, queue, worker, limit, gate=True)
         while claimed.due and not claimed.leases:
-            full = self.settle(queue) == BATCH
-            claimed = replace(self.take(queue, worker, limit, gate=False), due=full)
+            full = self.settle_behind(head, queue, BATCH) == BATCH
+            claimed = replace(self.take(head, queue, worker, limit, gate=False), due=full)
         return claimed
 
-    def take(self, queue: str, worker: str, limit: int, *, gate: bool) -> Claimed:
+    def take(self, head: Head, queue: str, worker: str, limit: int, *, gate: bool) -> Claimed:
         """Lease tasks by the statement that fits; a wrong guess costs a round trip, not a turn."""
         tenant = self.only_tenant.get(queue)
         asked: dict[str, Any] = {"limit": limit, "gate": gate, "queue": queue, "worker": worker}
         if tenant is not None:
-            head = self.heads.setdefault(queue, Head())
-            claimed = self.run_claim("claim", tenant=tenant, **asked, **head.asked(limit))
-            head.learn(claimed, limit)
+            claimed = self.run_claim("claim", tenant=tenant, **asked, **head.asked())
             if claimed.alone:
+                head.learn(claimed, limit, gate=gate)
                 return claimed
-        claimed = self.run_claim("claim_rotating", **asked)
+        claimed = self.run_claim("claim_rotating", **asked, **head.asked())
+        head.learn(claimed, limit, gate=gate)
         self.remember(queue, claimed)
         return claimed
 
@@ -241,7 +250,12 @@ class PostgresStore(DatabaseStore):
         return {row["token"] for row in answer}
 
     def settle(self, queue: str, *, limit: int = BATCH) -> int:
-        answer = self.run("settle", queue=queue, limit=limit)
+        return self.settle_behind(self.head_of(queue), queue, limit)
+
+    def settle_behind(self, head: Head, queue: str, limit: int) -> int:
+        answer = self.run("settle", queue=queue, limit=limit, due_from=head.bounds.due_from)
+        if answer:
+            head.settled(min(rows.utc(row["at"]) for row in answer))
         self.announce(rows.happened(answer, queue))
         return len(answer)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from datetime import timedelta
+from math import inf
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from django_leasequeue.lease import Lease
 from django_leasequeue.models import Turn
 from django_leasequeue.records import Admitted
 from django_leasequeue.stores.base import BATCH, Finish
-from django_leasequeue.stores.postgres import PRUNE_EVERY, PostgresStore
+from django_leasequeue.stores.postgres import PRUNE_EVERY, PostgresStore, heads
 from tests.builders import a_task
 from tests.waiting import in_thread
 
@@ -44,9 +45,16 @@ def in_turn(tasks: list[Admitted]) -> list[str]:
     return order
 
 
+@pytest.fixture(params=["from the beginning", "from where the last one ended"])
+def begun(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param != "from the beginning":
+        monkeypatch.setattr(heads, "LIMIT_MIN", 1)
+        monkeypatch.setattr(heads, "FULL_LOOK_SECONDS", inf)
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_claims_of_any_size_follow_the_order_of_claims_of_one(
-    store: PostgresStore, seed: int
+    store: PostgresStore, seed: int, begun: None
 ) -> None:
     chance = random.Random(seed)
     tenants = chance.sample(["", "B", "a", "ab", "b", "é", "z"], chance.randint(1, 7))
@@ -95,6 +103,14 @@ def test_it_is_one_where_all_that_was_leased_has_left(store: PostgresStore) -> N
         leases: list[Lease] = []
         assert statements(lambda: leases.extend(store.claim("q", worker="w", limit=1))) == 1  # noqa: B023
         store.complete([Finish(lease=lease, result="null") for lease in leases])
+
+
+def test_a_claim_that_is_not_filled_looks_once_more_for_other_tenants(
+    store: PostgresStore,
+) -> None:
+    store.enqueue("q", [a_task(f"{t}{n}", tenant=t) for t in "xy" for n in range(2)])
+
+    assert statements(lambda: claim(store, 10)) == 2
 
 
 def test_an_idle_claim_is_one_statement(store: PostgresStore) -> None:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
+from django.db import connection
 
 from django_leasequeue.lease import Lease
 from django_leasequeue.stores.postgres import PostgresStore
 from django_leasequeue.stores.postgres.heads import (
-    FROM_THE_BEGINNING,
     FULL_LOOK_SECONDS,
     LIMIT_MIN,
+    SHARE,
+    TENANTS_MAX,
     Head,
 )
+from django_leasequeue.stores.postgres.rows import Claimed
 from tests.builders import a_task
 
 from .conftest import HandClock
@@ -53,17 +57,17 @@ def claim(store: PostgresStore, limit: int = LIMIT_MIN) -> list[Lease]:
     return store.claim("q", worker="w", limit=limit)
 
 
-def begun_at_the_beginning(store: PostgresStore) -> bool:
-    return store.heads["q"].bounds is FROM_THE_BEGINNING
+def begins_at_the_beginning(store: PostgresStore) -> bool:
+    return store.heads["q"].bounds.since is None
 
 
 def test_a_backlog_is_claimed_in_order(backlog: PostgresStore) -> None:
     claimed = [lease.id for _ in range(3) for lease in claim(backlog)]
 
     assert claimed == [str(number) for number in range(3 * LIMIT_MIN)]
-    assert not begun_at_the_beginning(backlog)
+    assert not begins_at_the_beginning(backlog)
     assert claim(backlog) == []
-    assert begun_at_the_beginning(backlog)
+    assert begins_at_the_beginning(backlog)
 
 
 def test_a_later_task_of_more_priority_is_not_passed_by(backlog: PostgresStore) -> None:
@@ -119,3 +123,141 @@ def test_what_came_due_is_found_though_others_are_known_not_to_be(
 
     again = claim(backlog, 10 * LIMIT_MIN)
     assert {lease.id for lease in leases} <= {lease.id for lease in again}
+
+
+def test_a_claim_that_is_not_filled_looks_from_the_beginning(
+    backlog: PostgresStore, clock: HandClock
+) -> None:
+    """No claim is empty, or short, while there are visible tasks."""
+    [first, *_] = claim(backlog)
+    claim(backlog)
+    PostgresStore("default", clock).release([first])
+
+    assert claim(backlog)[0].id == "200"
+    assert [lease.id for lease in claim(backlog)] == [first.id]
+
+
+def test_what_another_process_let_come_due_is_found_though_it_is_of_before(
+    backlog: PostgresStore, clock: HandClock
+) -> None:
+    """Somebody settles and leaves it; within a second no claim goes past it."""
+    backlog.enqueue("q", [a_task("urgent", priority=5, run_after=timedelta(seconds=1))])
+    claim(backlog)
+    clock.set(5)
+    PostgresStore("default", clock).settle("q")
+
+    assert claim(backlog)[0].id == "urgent"
+
+
+def test_what_is_settled_here_is_next(backlog: PostgresStore, clock: HandClock) -> None:
+    """It became visible before others, and nobody had written that down."""
+    [first, *_] = claim(backlog)
+    clock.start += timedelta(seconds=60)
+    clock.set(0)
+    backlog.enqueue("q", [a_task(f"new{number}") for number in range(LIMIT_MIN)])
+
+    claimed = [lease.id for lease in claim(backlog, 2 * LIMIT_MIN)]
+    assert claimed == [str(number) for number in range(LIMIT_MIN, 3 * LIMIT_MIN)]
+    assert [lease.id for lease in claim(backlog)[:2]] == ["first", first.id]
+
+
+@pytest.fixture
+def tenants(store: PostgresStore) -> PostgresStore:
+    """Two tenants and two priorities, one claim's worth taken."""
+    store.enqueue(
+        "q",
+        [
+            a_task(f"{tenant}{priority}{number}", tenant=tenant, priority=priority)
+            for tenant in "xy"
+            for priority in (5, 0)
+            for number in range(LIMIT_MIN)
+        ],
+    )
+    claim(store, 2 * LIMIT_MIN)
+    claim(store)
+    return store
+
+
+def test_each_tenant_and_priority_has_a_beginning(tenants: PostgresStore) -> None:
+    bounds = tenants.heads["q"].asked()
+
+    places = zip(bounds["tenants"], bounds["priorities"], strict=True)
+    assert sorted(places) == [("x", 0), ("x", 5), ("y", 0), ("y", 5)]
+    assert len(set(bounds["seq_from"])) == 4
+    assert bounds["others_from"] == bounds["since"]
+
+
+def test_nothing_is_looked_for_behind_it(tenants: PostgresStore, clock: HandClock) -> None:
+    """Nor, therefore, does a claim step over what lies there dead."""
+    behind = {"x50", "y50", "x00", "y00", "between", "third"}
+    tenants.enqueue("q", [a_task("between", tenant="x", priority=3), a_task("third", tenant="t")])
+    long_ago = clock.now() - timedelta(hours=1)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE leasequeue_task SET lane = 'now', state = 'ready', visible_at = %s"
+            " WHERE task_id = ANY (%s)",
+            [long_ago, list(behind)],
+        )
+
+    assert not behind & {lease.id for lease in claim(tenants)}
+    tenants.heads["q"].forget()
+    assert behind <= {lease.id for lease in claim(tenants)}
+
+
+def test_what_another_thread_found_meanwhile_hides_nothing(
+    backlog: PostgresStore, clock: HandClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A claim begins at the beginning if it is to, whatever others do behind its first step."""
+    [first, *_] = claim(backlog)
+    PostgresStore("default", clock).release([first])
+    take = backlog.take
+
+    def meanwhile(*asked: Any, **more: Any) -> Claimed:
+        monkeypatch.undo()
+        claim(backlog)
+        return take(*asked, **more)
+
+    claim(backlog)
+    monkeypatch.setattr(backlog, "take", meanwhile)
+
+    assert claim(backlog, 1)[0].id == first.id
+
+
+def test_a_third_tenant_is_not_passed_by(tenants: PostgresStore) -> None:
+    tenants.enqueue("q", [a_task(f"{tenant}0", tenant=tenant) for tenant in ("a", "xx", "z")])
+
+    assert {"a0", "xx0", "z0"} <= {lease.id for lease in claim(tenants)}
+
+
+def test_nor_is_a_priority_between_those_that_are_known(tenants: PostgresStore) -> None:
+    tenants.enqueue("q", [a_task(f"{tenant}between", tenant=tenant, priority=3) for tenant in "xy"])
+
+    assert {lease.id for lease in claim(tenants)[:2]} == {"xbetween", "ybetween"}
+
+
+def test_of_too_many_tenants_nothing_is_remembered(store: PostgresStore) -> None:
+    many = range(TENANTS_MAX + 1)
+    store.enqueue("q", [a_task(f"{n}.{m}", tenant=str(n)) for n in many for m in range(5)])
+    claim(store)
+
+    assert store.heads["q"].asked()["tenants"] == []
+    assert store.heads["q"].asked()["others_from"] is None
+
+
+def test_a_full_look_that_took_long_is_not_repeated_soon(
+    backlog: PostgresStore, watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_claim = backlog.run_claim
+
+    def slowly(*asked: Any, **more: Any) -> Claimed:
+        watch.seconds += 1
+        return run_claim(*asked, **more)
+
+    monkeypatch.setattr(backlog, "run_claim", slowly)
+    claim(backlog)
+    monkeypatch.undo()
+    since = backlog.heads["q"].bounds.since
+
+    watch.seconds = SHARE
+    claim(backlog)
+    assert backlog.heads["q"].bounds.since == since

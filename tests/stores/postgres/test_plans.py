@@ -21,7 +21,20 @@ LIVES = [UUID(int=n) for n in range(1, 101)]
 TOKENS = list(range(1, 101))
 TEXTS = [str(n) for n in range(100)]
 ALL_TEXTS = {"path": TEXTS, "payload": TEXTS, "data": TEXTS, "tenant": TEXTS}
-CLAIM = {"queue": "q", "worker": "w", "limit": 100, "gate": True}
+LONG_AGO = datetime(2028, 12, 31, tzinfo=UTC)
+CLAIM = {
+    "queue": "q",
+    "worker": "w",
+    "limit": 100,
+    "gate": True,
+    "tenants": ["t1", "t1", "t2"],
+    "priorities": [5, 0, 0],
+    "visible_from": [LONG_AGO] * 3,
+    "seq_from": [0, 1, 2],
+    "since": LONG_AGO,
+    "others_from": LONG_AGO,
+    "due_from": LONG_AGO,
+}
 
 ONE_TASK: dict[str, Any] = {
     "queue": "q",
@@ -76,20 +89,17 @@ HOT: dict[str, tuple[dict[str, Any], set[str]]] = {
         },
     ),
     "claim": (
-        {
-            **CLAIM,
-            "tenant": "t1",
-            "priority": 0,
-            "visible_from": datetime(2028, 12, 31, tzinfo=UTC),
-            "due_from": datetime(2028, 12, 31, tzinfo=UTC),
-        },
+        CLAIM | {"tenant": "t1"},
         {"leasequeue_task_now", "leasequeue_task_later", "leasequeue_task_pkey"},
     ),
     "claim_rotating": (
         CLAIM,
         {"leasequeue_task_now", "leasequeue_task_later", "leasequeue_task_pkey"},
     ),
-    "settle": ({"queue": "q", "limit": 100}, {"leasequeue_task_later", "leasequeue_task_pkey"}),
+    "settle": (
+        {"queue": "q", "limit": 100, "due_from": LONG_AGO},
+        {"leasequeue_task_later", "leasequeue_task_pkey"},
+    ),
     "heartbeat": (
         {"seq": 1, "token": 1, "details": None, "data": None},
         {"leasequeue_task_pkey"},

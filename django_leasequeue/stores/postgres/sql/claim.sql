@@ -3,8 +3,12 @@
 -- in    queue, tenant, worker   text
 --       limit          integer       at most 1000
 --       gate           boolean       whether to look for what came due
---       priority       smallint      of this one, nothing that became visible before
---       visible_from   timestamptz   that instant is looked for; -101 and NULL: all are
+--       tenants        text[]        whose visible tasks begin where: with
+--       priorities     smallint[]    the tasks of that priority at
+--       visible_from   timestamptz[] that instant and
+--       seq_from       bigint[]      that number, and those of priorities between at
+--       since          timestamptz   that instant; of lower ones all are looked for
+--       others_from    timestamptz   before it, no other tenant's are looked for; NULL: all are
 --       due_from       timestamptz   what came due before that isn't looked for; NULL: all is
 --       now            timestamptz   NULL: the database's clock
 -- out   due            boolean       something came due: settle first; nothing was leased
@@ -17,13 +21,20 @@ WITH clock AS MATERIALIZED (
     -- was enqueued meanwhile as of a time before that, and for less than its visibility.
     SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now
 ),
+bounds AS MATERIALIZED (
+    -- Read from here, not from the parameters: were the planner to see them, it would make
+    -- a plan for each claim.
+    SELECT coalesce(%(since)s::timestamptz, '-infinity') AS since,
+           coalesce(%(others_from)s::timestamptz, '-infinity') AS others_from,
+           coalesce(%(due_from)s::timestamptz, '-infinity') AS due_from
+),
 due AS MATERIALIZED (
     -- The earliest, not EXISTS: no statistics can talk the planner out of the index then.
     SELECT %(gate)s::boolean AND coalesce((
                SELECT task.visible_at
                  FROM leasequeue_task AS task
                 WHERE task.queue = %(queue)s AND task.lane = 'later'
-                  AND task.visible_at >= coalesce(%(due_from)s::timestamptz, '-infinity')
+                  AND task.visible_at >= (SELECT due_from FROM bounds)
                 ORDER BY task.queue, task.visible_at, task.seq
                 LIMIT 1) <= (SELECT now FROM clock), false) AS yes
 ),
@@ -36,40 +47,59 @@ others AS MATERIALIZED (
     SELECT (SELECT task.seq
               FROM leasequeue_task AS task
              WHERE task.queue = %(queue)s AND task.lane = 'now' AND task.tenant > %(tenant)s
+               AND task.visible_at >= (SELECT others_from FROM bounds)
              ORDER BY task.queue, task.tenant, task.priority DESC, task.visible_at, task.seq
              LIMIT 1) IS NOT NULL
         OR (SELECT task.seq
               FROM leasequeue_task AS task
              WHERE task.queue = %(queue)s AND task.lane = 'now' AND task.tenant < %(tenant)s
+               AND task.visible_at >= (SELECT others_from FROM bounds)
              ORDER BY task.queue, task.tenant, task.priority DESC, task.visible_at, task.seq
              LIMIT 1) IS NOT NULL AS yes
 ),
 stretches AS MATERIALIZED (
     -- While an old snapshot is held, all that was leased since still lies at the head of its
     -- priority, dead, to be stepped over by every claim.
-    SELECT *
-      FROM (VALUES (1, 100, %(priority)s::integer + 1, '-infinity'::timestamptz),
-                   (2, %(priority)s, %(priority)s,
-                    coalesce(%(visible_from)s::timestamptz, '-infinity')),
-                   (3, %(priority)s - 1, -100, '-infinity'))
-               AS stretch (number, highest, lowest, visible_from)
-     ORDER BY number
+    SELECT *, lag(priority, 1, 101) OVER (ORDER BY priority DESC) AS above
+      FROM unnest((SELECT %(tenants)s::text[]), (SELECT %(priorities)s::integer[]),
+                  (SELECT %(visible_from)s::timestamptz[]), (SELECT %(seq_from)s::bigint[]))
+               AS known (tenant, priority, visible_from, seq_from)
+     WHERE tenant = %(tenant)s
+     ORDER BY priority DESC
 ),
 picked AS MATERIALIZED (
     -- LIMIT 1000 inside: the planner, told a number it can't guess, would rather sort.
     SELECT head.*
-      FROM stretches AS stretch
+      FROM (SELECT priority, visible_from, seq_from, above, (SELECT since FROM bounds) AS since
+              FROM stretches
+             UNION ALL
+            SELECT -101, NULL, NULL, coalesce(min(priority), 101), '-infinity'
+              FROM stretches) AS stretch
      CROSS JOIN LATERAL (
-           SELECT task.seq, task.visible_at AS visible_since, task.token AS previous_token
-             FROM leasequeue_task AS task
-            WHERE task.queue = %(queue)s AND task.lane = 'now' AND task.tenant = %(tenant)s
-              AND task.priority BETWEEN stretch.lowest AND stretch.highest
-              AND task.visible_at >= stretch.visible_from
-              AND NOT (SELECT yes FROM due) AND NOT (SELECT yes FROM others)
-              AND NOT EXISTS (SELECT FROM paused)
-            ORDER BY task.priority DESC, task.visible_at, task.seq
-            LIMIT 1000
-              FOR NO KEY UPDATE SKIP LOCKED) AS head
+           SELECT *
+             FROM (SELECT task.seq, task.visible_at AS visible_since, task.token AS previous_token
+                     FROM leasequeue_task AS task
+                    WHERE task.queue = %(queue)s AND task.lane = 'now' AND task.tenant = %(tenant)s
+                      AND task.priority < stretch.above AND task.priority > stretch.priority
+                      AND task.visible_at >= stretch.since
+                      AND NOT (SELECT yes FROM due) AND NOT (SELECT yes FROM others)
+                      AND NOT EXISTS (SELECT FROM paused)
+                    ORDER BY task.priority DESC, task.visible_at, task.seq
+                    LIMIT 1000
+                      FOR NO KEY UPDATE SKIP LOCKED) AS between_priorities
+            UNION ALL
+           SELECT *
+             FROM (SELECT task.seq, task.visible_at, task.token
+                     FROM leasequeue_task AS task
+                    WHERE task.queue = %(queue)s AND task.lane = 'now' AND task.tenant = %(tenant)s
+                      AND task.priority = stretch.priority
+                      AND (task.visible_at, task.seq)
+                          >= (stretch.visible_from, stretch.seq_from)
+                      AND NOT (SELECT yes FROM due) AND NOT (SELECT yes FROM others)
+                      AND NOT EXISTS (SELECT FROM paused)
+                    ORDER BY task.visible_at, task.seq
+                    LIMIT 1000
+                      FOR NO KEY UPDATE SKIP LOCKED) AS of_the_priority) AS head
      LIMIT %(limit)s
 ),
 numbered AS MATERIALIZED (

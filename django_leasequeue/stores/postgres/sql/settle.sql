@@ -5,6 +5,7 @@
 --
 -- in    queue          text
 --       limit          integer
+--       due_from       timestamptz   what came due before that isn't looked for; NULL: all is
 --       now            timestamptz   NULL: the database's clock
 -- out   kind …         one row per task that was touched; kind NULL: it was only delayed
 -- locks task rows, stepping over locked ones
@@ -19,6 +20,7 @@ late AS MATERIALIZED (
               FROM leasequeue_task AS task
              WHERE task.queue = %(queue)s AND task.lane = 'later'
                AND task.visible_at <= (SELECT now FROM clock)
+               AND task.visible_at >= coalesce(%(due_from)s::timestamptz, '-infinity')
              ORDER BY task.queue, task.visible_at, task.seq
              LIMIT 1000
                FOR NO KEY UPDATE SKIP LOCKED) AS due

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from inspect import iscoroutinefunction
 from itertools import count
+from math import inf
 from typing import Any, Final
 
 from django.core.exceptions import ImproperlyConfigured
@@ -27,7 +27,7 @@ from .conf import Options, parse, queues_of
 from .errors import InvalidTaskError
 from .failure import error_facts
 from .lease import Lease
-from .policy import PRIORITY_MAX, PRIORITY_MIN, positive, whole
+from .policy import PRIORITY_MAX, PRIORITY_MIN, positive, whole, within
 from .queue import Queue
 from .records import Admitted, EnqueuedTask, NewTask
 from .results import (
@@ -113,8 +113,7 @@ class LeaseTaskBackend(BaseTaskBackend):
         with Refusals():
             # Django compares before it asks what it compares.
             validation.name("queue", ours.queue_name)
-            fine = isinstance(priority, int | float) and not isinstance(priority, bool)
-            if not fine or math.isnan(priority):
+            if not within(priority, -inf, inf):
                 whole("priority", priority, PRIORITY_MIN, PRIORITY_MAX)
             super().validate_task(unvalidated(**values(ours) | {"run_after": moment}))
             check_importable(ours.func)

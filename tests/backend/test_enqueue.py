@@ -337,6 +337,7 @@ def test_arguments_that_contain_themselves_are_refused(backend: LeaseQueueBacken
         ({"priority": "high"}, "priority must be a whole number"),
         ({"priority": 1.5}, "priority must be a whole number"),
         ({"priority": math.nan}, "priority must be a whole number"),
+        ({"priority": 10**400}, "priority must be a whole number"),
         ({"tenant": 7}, "tenant must be a string"),
         ({"run_after": datetime.max.replace(tzinfo=UTC)}, "run_after must lie in the years"),
     ],

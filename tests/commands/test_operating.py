@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import timedelta
 from io import StringIO
 from typing import Any
@@ -48,6 +49,26 @@ def a_worker(queue: Queue, *, seconds_ago: float = 0, queues: str = '["mail"]') 
         **{"name": "w1", "host": "h", "pid": 1, "threads": 1, "queues": queues},
         **{"tasks": json.dumps([task]), "started_at": at, "seen_at": at},
     )
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("status", "--queue", "\udc80"),
+        ("health", "--queue", "\udc80"),
+        ("dead", "list", "--queue", "a\0"),
+        ("dead", "show", "\udc80"),
+    ],
+    ids=ascii,
+)
+def test_what_no_database_can_be_asked_for_is_refused_by_name(arguments: Sequence[str]) -> None:
+    """A shell passes bytes that are no UTF-8."""
+    name = "id" if "show" in arguments else "queue"
+
+    said = str(refusal(*arguments))
+
+    assert said.startswith(name)
+    assert said.endswith("must not contain NUL characters or lone surrogates")
 
 
 def test_status_tells_how_each_queue_is_doing_and_why(mail: Queue) -> None:

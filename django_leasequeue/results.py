@@ -131,11 +131,6 @@ class QueuedResults(Sequence["TaskResult[..., Any]"]):
             self.made[places] = queued_result(self.task, *facts)
         return self.made[places]
 
-    @property
-    def ids(self) -> list[str]:
-        """The ids of all results, without making them."""
-        return [stored.id for stored in self.stored]
-
 
 def first_result(lease: Lease, *, task: LeaseTask[..., Any], backend: str) -> TaskResult[..., Any]:
     """How a task stands at its first delivery: as ``result_of`` says, the log unread."""

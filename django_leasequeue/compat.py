@@ -15,12 +15,7 @@ if TYPE_CHECKING or django.VERSION >= (6, 0):
     from django.tasks.backends.immediate import ImmediateBackend
     from django.tasks.base import Task, TaskContext, TaskError, TaskResult
     from django.tasks.exceptions import InvalidTask, TaskResultDoesNotExist
-    from django.tasks.signals import (
-        log_task_enqueued,
-        task_enqueued,
-        task_finished,
-        task_started,
-    )
+    from django.tasks.signals import task_enqueued, task_finished, task_started
 
     TASKS_LOGGER = "django.tasks"
 else:
@@ -30,12 +25,7 @@ else:
     from django_tasks.backends.immediate import ImmediateBackend
     from django_tasks.base import Task, TaskContext, TaskError, TaskResult
     from django_tasks.exceptions import InvalidTaskError as InvalidTask, TaskResultDoesNotExist
-    from django_tasks.signals import (
-        log_task_enqueued,
-        task_enqueued,
-        task_finished,
-        task_started,
-    )
+    from django_tasks.signals import task_enqueued, task_finished, task_started
 
     TASKS_LOGGER = "django_tasks"
 
@@ -56,7 +46,6 @@ def enqueues_are_heard() -> bool:
     """Whether anybody wants to be told of an enqueue: Django's own receiver only writes a log."""
     if logging.getLogger(TASKS_LOGGER).isEnabledFor(logging.DEBUG):
         return True
-    known = [receiver for _, receiver, *_ in task_enqueued.receivers]
-    return any(
-        (each() if isinstance(each, ref) else each) is not log_task_enqueued for each in known
-    )
+    kept = [receiver for _, receiver, *_ in task_enqueued.receivers]
+    known = (each() if isinstance(each, ref) else each for each in kept)
+    return any(getattr(each, "__module__", "") != f"{TASKS_LOGGER}.signals" for each in known)

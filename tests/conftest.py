@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from _pytest.mark import ParameterSet
+from django.db import connections
 from hypothesis import HealthCheck, settings
 
 from django_leasequeue import Queue
@@ -80,6 +81,16 @@ def make_queue(request: pytest.FixtureRequest, clock: FakeClock) -> Iterator[Mak
     yield make
     for queue in opened:
         queue.close()
+
+
+@pytest.fixture(autouse=True)
+def unwatched() -> Iterator[None]:
+    """Whoever still watched the statements of this thread would change how later ones are sent."""
+    yield
+    watching = [each.alias for each in connections.all(initialized_only=True) if each.execute_wrappers]
+    for alias in watching:
+        connections[alias].execute_wrappers.clear()
+    assert not watching, f"somebody still watches the statements of {watching}"
 
 
 @pytest.hookimpl(wrapper=True)

@@ -13,6 +13,7 @@ from django_leasequeue.worker.heartbeats import Heartbeats
 from django_leasequeue.worker.outage import Outage
 from django_leasequeue.worker.sessions import Session
 from tests.databases import on_all
+from tests.waiting import in_thread
 
 
 class CountedSleeper(LocalSleeper):
@@ -53,7 +54,7 @@ def test_who_has_found_a_task_sleeps_only_when_he_finds_no_more() -> None:
     )
 
     for announced in (0, 0, 1):
-        assert claimer.claim_or_sleep(Session())
+        assert in_thread(lambda: claimer.claim_or_sleep(Session())).result(20)
         assert sleeper.announced == announced
         delivery = deliveries.take()
         assert delivery

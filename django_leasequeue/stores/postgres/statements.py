@@ -231,7 +231,8 @@ class Cursor:
         return self.result_of(generators.execute)
 
     def result_of(self, fetch: Callable[[Any], Any]) -> Any:
-        [result] = self.raw.wait(fetch(self.raw.pgconn))
+        # Where there is a second one, it says why the first one's work couldn't be committed.
+        *_, result = self.raw.wait(fetch(self.raw.pgconn))
         return self.checked(result)
 
     def checked(self, result: Any) -> Any:

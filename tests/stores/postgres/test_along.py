@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -140,8 +140,18 @@ def somebody_waits_for_a_lock() -> bool:
         return bool(cursor.fetchone()[0])
 
 
+def unwatched() -> AbstractContextManager[Any]:
+    return nullcontext()
+
+
+def watched() -> AbstractContextManager[Any]:
+    """Somebody of the site's looks at each statement: they go one by one."""
+    return connection.execute_wrapper(lambda execute, *given: execute(*given))
+
+
+@pytest.mark.parametrize("eyes", [unwatched, watched])
 def test_what_can_not_be_committed_says_so_and_leaves_the_connection_in_order(
-    queue: Queue,
+    queue: Queue, eyes: Callable[[], AbstractContextManager[Any]]
 ) -> None:
     with connection.cursor() as cursor:
         cursor.execute(
@@ -152,7 +162,7 @@ def test_what_can_not_be_committed_says_so_and_leaves_the_connection_in_order(
         )
     session = connection.connection
     try:
-        with pytest.raises(DatabaseError, match="not like this"):
+        with eyes(), pytest.raises(DatabaseError, match="not like this"):
             queue.enqueue("x")
     finally:
         with connection.cursor() as cursor:

@@ -87,7 +87,8 @@ def make_queue(request: pytest.FixtureRequest, clock: FakeClock) -> Iterator[Mak
 def unwatched() -> Iterator[None]:
     """Whoever still watched the statements of this thread would change how later ones are sent."""
     yield
-    watching = [each.alias for each in connections.all(initialized_only=True) if each.execute_wrappers]
+    begun = connections.all(initialized_only=True)
+    watching = [each.alias for each in begun if each.execute_wrappers]
     for alias in watching:
         connections[alias].execute_wrappers.clear()
     assert not watching, f"somebody still watches the statements of {watching}"

@@ -111,13 +111,13 @@ class Claimer:
                 self.deliveries.wait_for_change(seen)  # what runs may enqueue, or be retried
                 return True
             return self.deliveries.changes != seen  # one did so behind the look
+        muted = self.sleeper.muted  # or what it becomes before we stand announced
         with self.sleeper:
             # From here on a commit wakes us. One that came before told nobody: look again.
-            muted = self.sleeper.muted
             while True:
                 # Asked first: what comes due in between is found by the look.
                 due = min(queue.seconds_until_due() for queue in self.queues)
-                if self.claim() or self.stopping.is_set():
+                if self.claim() or self.stopping.is_set() or self.unmute():
                     break
                 session.tidy()
                 self.sleeper.sleep(min(due, self.poll_interval, self.deliveries.patience()))
@@ -126,6 +126,16 @@ class Claimer:
                     break
             time.sleep(0)  # before we withdraw, the runner begins what was leased
         return True
+
+    def unmute(self) -> bool:
+        """Whether a muted queue was resumed: asked now that nobody tells us of its tasks.
+
+        Who resumes it after this tells us of that.
+        """
+        if not (muted := self.sleeper.muted):
+            return False
+        self.sleeper.muted = muted.intersection(self.queues[0].store.pauses())
+        return self.sleeper.muted != muted
 
     def claim(self) -> int:
         """Lease what can start at once, the first queue's tasks first; how many there were."""
@@ -161,8 +171,6 @@ class Claimer:
         sent_at = time.monotonic()
         leases = source.claim(worker=self.name, limit=limit)
         new = [self.delivery(source, lease, sent_at) for lease in leases]
-        if new:
-            self.sleeper.muted -= {source.name}
         self.read_histories(source, new)
         self.left -= len(new)
         return new

@@ -99,7 +99,7 @@ class Presence:
                 logger.warning("paused queue=%s by=%s reason=%s", queue, by, reason)
         for queue in self.paused.keys() - ours.keys():
             logger.info("resumed queue=%s", queue)
-        if ours.keys() != self.paused.keys():
+        if ours.keys() != self.sleeper.muted:
             # Else each enqueue to a paused queue would wake all its workers, for nothing.
             self.sleeper.muted = frozenset(ours)
             self.sleeper.wake()

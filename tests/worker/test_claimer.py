@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 
+import pytest
+
 from django_leasequeue.queue import Queue
 from django_leasequeue.testing import FakeClock, MemoryQueue
 from django_leasequeue.wakeups import LocalSleeper
@@ -31,14 +33,9 @@ class CountedSleeper(LocalSleeper):
         self.queue.enqueue({})
 
 
-@on_all
-def test_who_has_found_a_task_sleeps_only_when_he_finds_no_more() -> None:
-    """Each announcement costs two calls of the database, and each enqueue after it one more."""
-    queue = MemoryQueue("emails", clock=FakeClock())
-    queue.enqueue_many({"payload": n} for n in range(2))
-    sleeper = CountedSleeper(queue)
-    deliveries, outage = Deliveries(1, lambda: None), Outage()
-    claimer = Claimer(
+def claimer_of(queue: Queue, sleeper: LocalSleeper, deliveries: Deliveries) -> Claimer:
+    outage = Outage()
+    return Claimer(
         "w",
         [queue],
         deliveries,
@@ -53,6 +50,16 @@ def test_who_has_found_a_task_sleeps_only_when_he_finds_no_more() -> None:
         stopping=threading.Event(),
     )
 
+
+@on_all
+def test_who_has_found_a_task_sleeps_only_when_he_finds_no_more() -> None:
+    """Each announcement costs two calls of the database, and each enqueue after it one more."""
+    queue = MemoryQueue("emails", clock=FakeClock())
+    queue.enqueue_many({"payload": n} for n in range(2))
+    sleeper = CountedSleeper(queue)
+    deliveries = Deliveries(1, lambda: None)
+    claimer = claimer_of(queue, sleeper, deliveries)
+
     for announced in (0, 0, 1):
         assert in_thread(lambda: claimer.claim_or_sleep(Session())).result(20)
         assert sleeper.announced == announced
@@ -60,3 +67,39 @@ def test_who_has_found_a_task_sleeps_only_when_he_finds_no_more() -> None:
         assert delivery
         deliveries.end(delivery)
         deliveries.drop([delivery])
+
+
+@on_all
+@pytest.mark.parametrize("unmuted_at", ["announcing", "never"])
+def test_who_has_muted_a_queue_that_is_resumed_does_not_sleep_on(unmuted_at: str) -> None:
+    """G28: The upkeep read of the pause, the queue was resumed, only then it was muted.
+
+    Or the upkeep unmutes it when it has just been left out of the announcement.
+    """
+    queue = MemoryQueue("emails", clock=FakeClock())
+    sleeper = CountedSleeper(queue)
+    sleeper.muted = frozenset({"emails"})
+    announced_for: list[frozenset[str]] = []
+    slept_for: list[frozenset[str]] = []
+
+    def announce() -> None:
+        announced_for.append(sleeper.queues - sleeper.muted)
+        if unmuted_at == "announcing":
+            sleeper.muted = frozenset()
+
+    def sleep(seconds: float) -> None:
+        slept_for.append(announced_for[-1])
+        if slept_for[-1]:
+            queue.enqueue({})
+        assert len(slept_for) < 3
+
+    sleeper.announce, sleeper.sleep = announce, sleep  # type: ignore[method-assign]
+    claimer = claimer_of(queue, sleeper, Deliveries(1, lambda: None))
+
+    def claim_something() -> None:
+        while not claimer.deliveries.waiting:
+            claimer.claim_or_sleep(Session())
+
+    in_thread(claim_something).result(20)
+
+    assert slept_for[-1] == {"emails"}

@@ -66,13 +66,9 @@ class DatabaseStore(Store):
         transaction.on_commit(act, using=self.using, robust=True)
 
     def is_pending(self, act: Callable[[], None]) -> bool:
-        """Whether an equal act waits under savepoints that are all still open: it lives and dies
-        with us."""
-        connection = connections[self.using]
-        open_savepoints = set(connection.savepoint_ids)
-        return any(
-            hook == act and under <= open_savepoints for under, hook, *_ in connection.run_on_commit
-        )
+        """Whether an equal act waits: of its savepoints those that can still be rolled back are
+        ours, too, so that it dies with us only."""
+        return any(hook == act for _, hook, *_ in connections[self.using].run_on_commit)
 
     def inside_atomic(self) -> bool:
         blocks = connections[self.using].atomic_blocks

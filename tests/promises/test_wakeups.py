@@ -194,6 +194,23 @@ def test_a_rolled_back_savepoint_takes_only_its_own_wake_with_it(
     assert lease.id == "kept"
 
 
+def test_enqueues_under_savepoints_of_their_own_notify_once(
+    queue: Queue, notes: psycopg.Connection[Any]
+) -> None:
+    """As where a loop of the site's has an ``atomic()`` in it: else each looked at all before it,
+    and each was told of after the commit. What is rolled back takes only its own along."""
+    with queue.borrowed_sleeper() as sleeper, sleeper:
+        with transaction.atomic():
+            with pytest.raises(ZeroDivisionError), transaction.atomic():
+                queue.enqueue({})
+                raise ZeroDivisionError
+            for _ in range(5):
+                with transaction.atomic():
+                    queue.enqueue({})
+            assert len(connection.run_on_commit) == 1
+        assert heard(notes) == ["emails"]
+
+
 def test_what_comes_while_something_else_is_asked_is_not_kept(queue: Queue) -> None:
     """The driver would keep each notification, for as long as a worker lives."""
     with queue.borrowed_sleeper() as sleeper, sleeper, connection.cursor() as cursor:

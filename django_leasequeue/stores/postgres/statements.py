@@ -71,8 +71,7 @@ def named(name: str, rows: Iterable[tuple[Any, ...]]) -> list[dict[str, Any]]:
 
 def run_plain(using: str, name: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
     """Run sql/*name*.sql in the caller's transaction, if there is one; the rows it answers."""
-    connection: Any = connections[using]
-    connection.ensure_connection()
+    connection = opened(using)
     connection.validate_no_broken_transaction()
     wanted = statement(name)
     with connection._prepare_cursor(cursor_for(connection, wanted)) as cursor:
@@ -80,6 +79,14 @@ def run_plain(using: str, name: str, parameters: Mapping[str, Any]) -> list[tupl
         rows: list[tuple[Any, ...]] = cursor.fetchall()
         note_columns(name, cursor.pgresult)
         return rows
+
+
+def opened(using: str) -> Any:
+    """Django's connection, as its own cursors find it."""
+    connection: Any = connections[using]
+    connection.close_if_health_check_failed()
+    connection.ensure_connection()
+    return connection
 
 
 def note_columns(name: str, answer: Any) -> None:
@@ -98,8 +105,7 @@ def run_along(
     Returns:
         The rows of the first one, and whether the follower ran.
     """
-    connection: Any = connections[using]
-    connection.ensure_connection()
+    connection = opened(using)
     first, second = statement(name), statement(follower)
     ours = isinstance(cursor_for(connection, first), Cursor) and not connection.execute_wrappers
     kept = kept_of(connection.connection)
@@ -124,8 +130,7 @@ def run_ahead(
     Returns:
         Each batch, with the rows that it answers.
     """
-    connection: Any = connections[using]
-    connection.ensure_connection()
+    connection = opened(using)
     connection.validate_no_broken_transaction()
     wanted = statement(name)
     ahead = not connection.execute_wrappers  # which may ask the database after a statement

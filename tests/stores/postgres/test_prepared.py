@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import pytest
-from django.db import connection, transaction
+from django.db import close_old_connections, connection, connections, transaction
 
 from django_leasequeue.queue import Queue
 from django_leasequeue.stores.postgres.statements import PREPARED_FROM, Cursor, kept_of
@@ -106,3 +108,19 @@ def test_a_table_may_change_under_them(queue: Queue) -> None:
         for table in ("task", "transition"):
             with connection.cursor() as cursor:
                 cursor.execute(f"ALTER TABLE leasequeue_{table} DROP COLUMN later")
+
+
+def test_a_connection_that_is_looked_after_is_opened_anew(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``CONN_HEALTH_CHECKS``: a request's first query may be ours, and the server restarted."""
+    monkeypatch.setitem(connection.settings_dict, "CONN_HEALTH_CHECKS", True)
+    monkeypatch.setitem(connection.settings_dict, "CONN_MAX_AGE", None)
+    enqueue_often(queue)
+    with closing(connections["default"].copy()) as other, other.cursor() as cursor:
+        pid = connection.connection.info.backend_pid
+        cursor.execute("SELECT pg_terminate_backend(%s, 5000)", [pid])
+
+    close_old_connections()  # as each request does
+    enqueue_often(queue)
+    assert queue.depth().visible == 2 * (PREPARED_FROM + 2)

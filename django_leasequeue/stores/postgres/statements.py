@@ -164,7 +164,9 @@ def cursor_for(connection: Any, wanted: Statement, *, ahead: bool = False) -> An
     piped = raw.pgconn.pipeline_status != psycopg.pq.PipelineStatus.OFF
     site_prepares = raw.prepare_threshold is not None  # and would throw away what others prepared
     if piped or site_prepares or connection.queries_logged or not begun:
-        return psycopg.Cursor(raw)
+        driver_s = psycopg.Cursor(raw)
+        driver_s.format = BINARY  # it reads no interval in another style than the default one
+        return driver_s
     return AheadCursor(connection, wanted) if ahead else Cursor(connection, wanted)
 
 
@@ -191,7 +193,7 @@ class Cursor:
         self.pgresult: Any = None
 
     def execute(self, text: str, given: Mapping[str, str | None]) -> None:
-        values = encoded(self.wanted, given)
+        values = self.encoded(self.wanted, given)
         kept = kept_of(self.raw)
         prepared = self.is_to_be_prepared(kept)
         with self.raw.lock:
@@ -205,6 +207,11 @@ class Cursor:
                 if not self.raw.autocommit:
                     raise
                 self.run_once(values)
+
+    def encoded(self, wanted: Statement, given: Mapping[str, str | None]) -> list[bytes | None]:
+        codec = self.raw.info.encoding  # UTF-8, unless the site has set client_encoding
+        values = map(given.__getitem__, wanted.parameters)
+        return [None if value is None else value.encode(codec) for value in values]
 
     def is_to_be_prepared(self, kept: Kept) -> bool:
         uses = kept.uses[self.wanted.name] = kept.uses.get(self.wanted.name, 0) + 1
@@ -267,7 +274,8 @@ class PairCursor(Cursor):
         self.rows: list[tuple[Any, ...]] | None = None
 
     def execute(self, text: str, given: Mapping[str, str | None]) -> None:
-        values, told = encoded(self.wanted, given), encoded(self.second, self.told)
+        values = self.encoded(self.wanted, given)
+        told = self.encoded(self.second, self.told)
         with self.raw.lock:
             try:
                 self.raw.pgconn.enter_pipeline_mode()
@@ -331,7 +339,7 @@ class AheadCursor(Cursor):
 
     def execute(self, text: str, given: Mapping[str, str | None]) -> None:
         with self.raw.lock:
-            self.send_once(encoded(self.wanted, given))
+            self.send_once(self.encoded(self.wanted, given))
             self.under_way = True
             self.raw.wait(generators.send(self.raw.pgconn))
 
@@ -346,11 +354,6 @@ class AheadCursor(Cursor):
         if self.under_way:
             with suppress(psycopg.Error):
                 self.fetchall()
-
-
-def encoded(wanted: Statement, given: Mapping[str, str | None]) -> list[bytes | None]:
-    values = map(given.__getitem__, wanted.parameters)
-    return [None if value is None else value.encode() for value in values]
 
 
 def kept_of(raw: Any) -> Kept:

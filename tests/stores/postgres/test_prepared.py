@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from typing import Any
 
 import pytest
 from django.db import close_old_connections, connection, connections, transaction
@@ -124,3 +125,24 @@ def test_a_connection_that_is_looked_after_is_opened_anew(
     close_old_connections()  # as each request does
     enqueue_often(queue)
     assert queue.depth().visible == 2 * (PREPARED_FROM + 2)
+
+
+@pytest.mark.parametrize("debug", [False, True])
+@pytest.mark.parametrize("setting", ["client_encoding = LATIN9", "IntervalStyle = iso_8601"])
+def test_a_session_may_write_and_encode_as_the_site_likes(
+    queue: Queue, settings: Any, setting: str, *, debug: bool
+) -> None:
+    """What is stored is what was given; another session, a worker's, reads it so."""
+    settings.DEBUG = debug
+    given = "gr\N{LATIN SMALL LETTER U WITH DIAERESIS}n, 5 \N{EURO SIGN}"
+    with connection.cursor() as cursor:
+        cursor.execute(f"SET {setting}")
+    for number in range(PREPARED_FROM + 1):
+        queue.enqueue(given, id=f"{given} {number}")
+    queue.enqueue_many([{"payload": given, "tenant": given}, {"payload": given}])
+    assert [lease.payload for lease in queue.claim(worker="w", limit=2)] == [given] * 2
+
+    connection.close()
+    leases = queue.claim(worker="w", limit=100)
+    assert {lease.payload for lease in leases} == {given}
+    assert len(leases) == PREPARED_FROM + 1

@@ -22,7 +22,7 @@ one's deadline passes, when a dead one died.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from enum import Enum, StrEnum
@@ -148,38 +148,34 @@ class Nowhere(Enum):
 UNCHANGED: Final = Nowhere.UNCHANGED
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Rule:
     """Where a transition may stand, and where it leads."""
 
-    after: frozenset[State | None]
+    after: Set[State | None]
     leads_to: State | Nowhere | None
 
 
-def rule(*, after: Iterable[State | None], leads_to: State | Nowhere | None) -> Rule:
-    return Rule(frozenset(after), leads_to)
-
-
 RULES: Final[Mapping[Kind, Rule]] = {
-    Kind.ENQUEUED: rule(after={NOT_HELD}, leads_to=State.READY),
+    Kind.ENQUEUED: Rule(after={NOT_HELD}, leads_to=State.READY),
     # A running task isn't locked for it, and may be done when the duplicate's row is written.
-    Kind.DUPLICATE: rule(after=HELD | {NOT_HELD}, leads_to=UNCHANGED),
-    Kind.LEASED: rule(after={State.READY}, leads_to=State.LEASED),
-    Kind.HEARTBEAT: rule(after={State.LEASED}, leads_to=State.LEASED),
-    Kind.ACKED: rule(after={State.LEASED}, leads_to=NOT_HELD),
-    Kind.RETRIED: rule(after={State.LEASED}, leads_to=State.READY),
-    Kind.RELEASED: rule(after={State.LEASED}, leads_to=State.READY),
-    Kind.LAPSED: rule(after={State.LEASED}, leads_to=State.READY),
-    Kind.DEAD: rule(after={State.LEASED}, leads_to=State.DEAD),
-    Kind.DROPPED: rule(after={State.LEASED}, leads_to=NOT_HELD),
-    Kind.REDRIVEN: rule(after={State.DEAD}, leads_to=State.READY),
-    Kind.CANCELLED: rule(after=HELD, leads_to=NOT_HELD),
-    Kind.ERASED: rule(after=HELD | {NOT_HELD}, leads_to=UNCHANGED),
+    Kind.DUPLICATE: Rule(after=HELD | {NOT_HELD}, leads_to=UNCHANGED),
+    Kind.LEASED: Rule(after={State.READY}, leads_to=State.LEASED),
+    Kind.HEARTBEAT: Rule(after={State.LEASED}, leads_to=State.LEASED),
+    Kind.ACKED: Rule(after={State.LEASED}, leads_to=NOT_HELD),
+    Kind.RETRIED: Rule(after={State.LEASED}, leads_to=State.READY),
+    Kind.RELEASED: Rule(after={State.LEASED}, leads_to=State.READY),
+    Kind.LAPSED: Rule(after={State.LEASED}, leads_to=State.READY),
+    Kind.DEAD: Rule(after={State.LEASED}, leads_to=State.DEAD),
+    Kind.DROPPED: Rule(after={State.LEASED}, leads_to=NOT_HELD),
+    Kind.REDRIVEN: Rule(after={State.DEAD}, leads_to=State.READY),
+    Kind.CANCELLED: Rule(after=HELD, leads_to=NOT_HELD),
+    Kind.ERASED: Rule(after=HELD | {NOT_HELD}, leads_to=UNCHANGED),
 }
-ASIDES: Final = frozenset(kind for kind, rule_ in RULES.items() if rule_.leads_to is UNCHANGED)
+ASIDES: Final = frozenset(kind for kind, rule in RULES.items() if rule.leads_to is UNCHANGED)
 
 # What may be pruned: all of a life by the row that ended it, and rows by what repeats them.
-ENDED: Final = frozenset(kind for kind, rule_ in RULES.items() if rule_.leads_to is NOT_HELD)
+ENDED: Final = frozenset(kind for kind, rule in RULES.items() if rule.leads_to is NOT_HELD)
 REPEATED: Final = frozenset({Kind.DUPLICATE, Kind.HEARTBEAT})
 FORGETTABLE: Final = ENDED | REPEATED
 
@@ -267,7 +263,7 @@ def moved(task: TaskRecord, transition: Transition, state: State) -> TaskRecord:
         visible_at=transition.visible_at or task.visible_at,
         attempt=transition.attempt,
         token=transition.position if leased else task.token,
-        worker=transition.worker if leased else task.worker,
+        worker=transition.worker,
         leased_at=transition.at if leased else task.leased_at,
         details=json_text(facts["details"]) if "details" in facts else task.details,
         last_error=facts["error"]["summary"] if "error" in facts else task.last_error,
@@ -371,7 +367,7 @@ def lost_reason(
     if task and task.state is State.LEASED and task.token == token and now < task.visible_at:
         return None
     kinds = {transition.kind for transition in history if transition.position > token}
-    if Kind.LEASED in kinds or (task and task.token is not None and task.token > token):
+    if Kind.LEASED in kinds:
         return LostReason.SUPERSEDED
     if Kind.CANCELLED in kinds:
         return LostReason.CANCELLED

@@ -280,8 +280,8 @@ PLANTED: Final = [
     ),
     rules(
         "an ack doesn't remove the task",
-        "Kind.ACKED: rule(after={State.LEASED}, leads_to=NOT_HELD)",
-        "Kind.ACKED: rule(after={State.LEASED}, leads_to=State.READY)",
+        "Kind.ACKED: Rule(after={State.LEASED}, leads_to=NOT_HELD)",
+        "Kind.ACKED: Rule(after={State.LEASED}, leads_to=State.READY)",
         f"{MODEL}{LEFT}",
     ),
     sql(

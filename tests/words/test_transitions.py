@@ -73,6 +73,17 @@ def test_a_fold_may_stop_and_go_on_anywhere(history: list[Transition]) -> None:
         for transition in history[cut:]:
             task = fold(task, transition)
         assert task == fold_all(history)
+    assert fold_all([]) is None
+
+
+@given(histories())
+def test_a_task_knows_its_newest_lease_whatever_came_after_it(history: list[Transition]) -> None:
+    for cut in range(2, len(history) + 1):
+        task = fold_all(history[:cut])
+        lease = next((row for row in reversed(history[:cut]) if row.kind is Kind.LEASED), None)
+        if task and lease:
+            newest = (lease.position, lease.worker, lease.at)
+            assert (task.token, task.worker, task.leased_at) == newest
 
 
 @given(histories())
@@ -98,6 +109,24 @@ def test_what_an_erasure_leaves_in_the_log_folds_into_what_it_leaves_of_the_task
     if task:
         erasure = after(task, Kind.ERASED)
         assert fold_all([*map(blanked, history), erasure]) == fold(task, erasure) == erased(task)
+
+
+@pytest.mark.parametrize(("error", "left"), [("E: m", "erased"), ("", "")])
+def test_an_erased_task_tells_that_there_was_an_error_but_not_which(error: str, left: str) -> None:
+    """G60"""
+    task = fold(None, a_beginning(START))
+    assert task
+
+    assert erased(replace(task, last_error=error)).last_error == left
+
+
+def test_an_erasure_adds_nothing_to_a_row_that_told_nothing() -> None:
+    """G60"""
+    task = fold(None, a_beginning(START))
+    assert task
+    row = follow(task, Kind.LAPSED, START)
+
+    assert blanked(row) == row
 
 
 @given(histories())
@@ -296,6 +325,10 @@ def test_a_lapsed_task_keeps_the_instant_of_its_deadline() -> None:
 
 def test_stored_json_is_the_same_characters_everywhere() -> None:
     assert json_text({"a": [1, "é"], "b": None}) == '{"a":[1,"é"],"b":null}'
+    assert enqueued_data(a_task()) == (
+        '{"path":"","priority":0,"dedupe_key":null,'
+        '"max_attempts":3,"visibility_us":30000000,"max_lease_us":70000000}'
+    )
     with pytest.raises(ValueError, match="Out of range"):
         json_text(float("nan"))
 

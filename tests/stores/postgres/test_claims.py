@@ -232,6 +232,12 @@ def test_an_enqueue_is_one_statement_and_a_duplicate_two(
     assert kinds() == ["enqueued", "duplicate", "leased", "dead", "enqueued"]
 
 
+def test_a_bulk_enqueue_is_one_statement_in_a_transaction(store: PostgresStore) -> None:
+    sent = statements(lambda: store.enqueue("q", [a_task(str(number)) for number in range(9)]))
+
+    assert sent == len(["BEGIN", "enqueue", "COMMIT"])
+
+
 def test_a_bulk_enqueue_is_its_own_duplicate_in_the_callers_order(store: PostgresStore) -> None:
     tasks = [
         a_task("z", dedupe_key="n"),

@@ -15,9 +15,11 @@ from django_leasequeue.stores.postgres.heads import (
     LIMIT_MIN,
     SHARE,
     TENANTS_MAX,
+    Bounds,
     Head,
 )
 from django_leasequeue.stores.postgres.rows import Claimed
+from django_leasequeue.testing.clock import START
 from tests.builders import a_task
 
 from .conftest import HandClock
@@ -162,8 +164,9 @@ def test_what_is_settled_here_is_next(backlog: PostgresStore, clock: HandClock) 
 
 
 @pytest.fixture
-def tenants(store: PostgresStore) -> PostgresStore:
+def tenants(store: PostgresStore, watch: Watch) -> PostgresStore:
     """Two tenants and two priorities, one claim's worth taken."""
+    store.heads["q"] = Head(watch)
     store.enqueue(
         "q",
         [
@@ -202,6 +205,74 @@ def test_nothing_is_looked_for_behind_it(tenants: PostgresStore, clock: HandCloc
     assert not behind & {lease.id for lease in claim(tenants)}
     tenants.heads["q"].forget()
     assert behind <= {lease.id for lease in claim(tenants)}
+
+
+@pytest.mark.parametrize("tenants", ["x", "xy"])
+def test_nor_is_it_looked_for_what_came_due_behind_it(
+    store: PostgresStore,
+    watch: Watch,
+    clock: HandClock,
+    monkeypatch: pytest.MonkeyPatch,
+    tenants: str,
+) -> None:
+    store.heads["q"] = Head(watch)
+    store.enqueue("q", [a_task(f"{t}{n}", tenant=t) for t in tenants for n in range(2 * LIMIT_MIN)])
+    [first, *_] = claim(store)
+    long_ago = clock.now() - timedelta(hours=1)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE leasequeue_task SET visible_at = %s WHERE seq = %s", [long_ago, first.seq]
+        )
+
+    with monkeypatch.context() as nothing_is_due:
+        nothing_is_due.delattr(PostgresStore, "settle_behind")
+        assert claim(store)
+    assert store.settle("q") == 0
+    store.heads["q"].forget()
+    assert store.settle("q") == 1
+
+
+def test_what_is_settled_moves_each_beginning_back_to_it_but_none_forward() -> None:
+    early, settled, late = (START + timedelta(seconds=number) for number in range(3))
+    bounds = Bounds(
+        reached={("x", 0): (late, 7), ("y", 0): (early, 3)},
+        since=late,
+        others_from=late,
+        due_from=late,
+    )
+
+    assert bounds.before(settled) == Bounds(
+        reached={("x", 0): (settled, 0), ("y", 0): (early, 3)},
+        since=settled,
+        others_from=settled,
+        due_from=settled,
+    )
+    assert bounds.before(late + timedelta(seconds=1)) == bounds
+    assert Bounds().before(settled) == Bounds(due_from=settled)
+
+
+@pytest.mark.parametrize(("limit", "known"), [(5, False), (6, True)])
+def test_who_could_have_had_twice_as_many_knows_that_there_are_no_other_tenants(
+    store: PostgresStore, watch: Watch, limit: int, known: bool
+) -> None:
+    store.heads["q"] = Head(watch)
+    store.enqueue("q", [a_task(f"{t}{n}", tenant=t) for t in "xyz" for n in range(LIMIT_MIN)])
+
+    claim(store, limit)
+
+    assert (store.heads["q"].bounds.others_from is not None) is known
+
+
+def test_a_small_claim_hides_no_tenant_from_the_next(
+    store: PostgresStore, watch: Watch, clock: HandClock
+) -> None:
+    store.heads["q"] = Head(watch)
+    store.enqueue("q", [a_task(f"{t}{n}", tenant=t) for t in "xy" for n in range(LIMIT_MIN)])
+    store.enqueue("q", [a_task("z", tenant="z")])
+    clock.set(60)
+
+    assert [lease.tenant for lease in claim(store, 2)] == ["x", "y"]
+    assert [lease.tenant for lease in claim(store)[:3]] == ["z", "x", "y"]
 
 
 def test_what_another_thread_found_meanwhile_hides_nothing(

@@ -78,6 +78,7 @@ class PortableStore(DatabaseStore, FoldingStore):
         connection = connections[self.using]
         if not self.on_mysql or not connection.get_autocommit():
             return
+        connection.close_if_health_check_failed()
         connection.ensure_connection()
         if connection.isolation_level != READ_COMMITTED:  # type: ignore[attr-defined]
             # By the driver's own cursor: it is for the next transaction, and alters no session.

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import OperationalError, connections, transaction
+from django.db import OperationalError, close_old_connections, connections, transaction
 from django.test.utils import CaptureQueriesContext
 
 from django_leasequeue import Queue, QueueUnavailableError
@@ -331,3 +331,19 @@ def test_a_claim_reads_through_indexes_and_locks_nothing_in_passing(store: Store
 
     assert len(asked) >= 4
     assert not [plan for plan in plans if plan[0] == "ALL" or "filesort" in plan[1]]
+
+
+def test_a_connection_that_is_looked_after_is_opened_anew(
+    store: Store, repeatable_read: None
+) -> None:
+    """``CONN_HEALTH_CHECKS``: a request's first statement may be ours, and the server restarted."""
+    reconnected()
+    connection = connections["mariadb"]
+    connection.settings_dict |= {"CONN_HEALTH_CHECKS": True, "CONN_MAX_AGE": None}
+    store.enqueue(QUEUE, [a_task("a")])
+    with connection.copy().cursor() as cursor:
+        cursor.execute(f"KILL {connection.connection.thread_id()}")
+
+    close_old_connections()  # as each request does
+    store.enqueue(QUEUE, [a_task("b")])
+    assert store.depth(QUEUE).visible == 2

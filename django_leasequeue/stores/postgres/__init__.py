@@ -21,7 +21,7 @@ from ...records import Admitted, Depth, EnqueuedTask, Slots
 from ...transitions import Kind, State, TaskRecord, json_text
 from ...validation import Why
 from ..base import BATCH, Clock, Failure, Finish, Old, Pruned, Wake
-from ..database import DatabaseStore
+from ..database import REPEATS_MAX, DatabaseStore
 from . import columns, rows
 from .heads import Head
 from .rows import Claimed, Row
@@ -106,14 +106,15 @@ class PostgresStore(DatabaseStore):
         # No index tells that an id is the life's text of another task. There is no race: nobody
         # knows of a life before its task is there.
         answers = self.find_holders(queue, [task for task in tasks if met or columns.borrows(task)])
-        waiting = [task for task in tasks if task.life not in answers]
-        while waiting:
-            for step in (self.insert, self.find_holders):
-                answers |= step(queue, waiting)
-                waiting = [task for task in waiting if task.life not in answers]
-                if not waiting:
-                    break
-        return [answers[task.life] for task in tasks]
+        for step in (self.insert, self.find_holders) * REPEATS_MAX:
+            waiting = [task for task in tasks if task.life not in answers]
+            if not waiting:
+                return [answers[task.life] for task in tasks]
+            answers |= step(queue, waiting)
+        raise IntegrityError(
+            f"queue {queue!r}: a task is neither stored nor held; has leasequeue_task a trigger,"
+            " an index or a row policy of the site's own?"
+        )
 
     def insert(self, queue: str, tasks: Sequence[Admitted]) -> dict[UUID, EnqueuedTask]:
         """Store what meets no held id and no live key; the stored ones, by the given lives."""

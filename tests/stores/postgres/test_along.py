@@ -11,7 +11,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from django.db import DatabaseError, DataError, connection, transaction
+from django.db import DatabaseError, DataError, IntegrityError, connection, transaction
 
 from django_leasequeue import wakeups
 from django_leasequeue.admission import admit
@@ -170,6 +170,24 @@ def test_what_can_not_be_committed_says_so_and_leaves_the_connection_in_order(
     queue.enqueue("y")
     assert connection.connection is session
     assert queue.depth().visible == PREPARED_FROM + 1
+
+
+def test_what_the_site_s_own_trigger_swallows_is_told(queue: Queue) -> None:
+    """It is neither stored nor a duplicate: the enqueue tried again, for ever."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "CREATE FUNCTION swallow() RETURNS trigger LANGUAGE plpgsql AS"
+            " $$ BEGIN RETURN NULL; END $$;"
+            "CREATE TRIGGER swallow BEFORE INSERT ON leasequeue_task"
+            " FOR EACH ROW EXECUTE FUNCTION swallow()"
+        )
+    try:
+        with pytest.raises(IntegrityError, match="neither stored nor held"):
+            queue.enqueue("x")
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("DROP TRIGGER swallow ON leasequeue_task; DROP FUNCTION swallow")
+    assert queue.depth().visible == PREPARED_FROM
 
 
 def test_a_look_that_fails_undoes_nothing(

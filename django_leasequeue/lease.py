@@ -102,7 +102,7 @@ class Lease:
             raise InvalidTaskError("the lease string must be a string")
         try:
             facts = signing.loads(text, salt=SALT)
-        except signing.BadSignature:
+        except (signing.BadSignature, UnicodeEncodeError):  # half a surrogate pair has no bytes
             raise InvalidTaskError("the lease string was not signed by this site") from None
         try:
             signed_for, lease = facts.pop("using"), cls.of(facts)

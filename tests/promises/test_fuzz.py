@@ -149,6 +149,7 @@ def test_a_result_of_anything_is_not_there(id: Any) -> None:
 
 
 @given(place=st.integers(0, 10**6), letter=st.characters(), keep=st.booleans())
+@example(place=0, letter="\ud800", keep=False)
 def test_a_lease_string_with_one_letter_changed_is_refused(
     place: int, letter: str, keep: bool
 ) -> None:

@@ -197,7 +197,8 @@ class PostgresStore(DatabaseStore):
         tenant = self.only_tenant.get(queue)
         asked: dict[str, Any] = {"limit": limit, "gate": gate, "queue": queue, "worker": worker}
         if tenant is not None:
-            claimed = self.run_claim("claim", tenant=tenant, **asked, **head.asked())
+            name = "claim_onward" if head.partly else "claim"
+            claimed = self.run_claim(name, tenant=tenant, **asked, **head.asked())
             if claimed.alone:
                 head.learn(claimed, limit, gate=gate)
                 return claimed

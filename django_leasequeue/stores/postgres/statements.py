@@ -26,6 +26,7 @@ from ..drivers import is_direct
 
 FOLDER: Final = Path(__file__).parent / "sql"
 PARAMETER: Final = re.compile(r"%\((\w+)\)s")
+PART: Final = re.compile(r"^-- part: (\w+)$", re.MULTILINE)  # stands for sql/parts/*.sql
 PREPARED_FROM: Final = 3  # uses on one connection: it pays where more are to come
 BINARY: Final = psycopg.pq.Format.BINARY
 
@@ -51,13 +52,18 @@ class Statement:
 
 @cache
 def statement(name: str) -> Statement:
-    lines = (FOLDER / f"{name}.sql").read_text(encoding="utf-8").splitlines()
+    whole = PART.sub(lambda found: written(f"parts/{found[1]}"), written(name))
+    lines = whole.splitlines()
     # Short: the driver remembers what it made of up to 4,096 characters, and works the rest out
     # anew each time.
     text = "\n".join(line.strip() for line in lines if not line.lstrip().startswith("--"))
     parameters = tuple(dict.fromkeys(PARAMETER.findall(text)))
     numbered = PARAMETER.sub(lambda found: f"${parameters.index(found[1]) + 1}", text)
     return Statement(name, text, numbered.replace("%%", "%").encode(), parameters)
+
+
+def written(name: str) -> str:
+    return (FOLDER / f"{name}.sql").read_text(encoding="utf-8")
 
 
 def run(using: str, name: str, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -92,6 +92,10 @@ HOT: dict[str, tuple[dict[str, Any], set[str]]] = {
         CLAIM | {"tenant": "t1"},
         {"leasequeue_task_now", "leasequeue_task_later", "leasequeue_task_pkey"},
     ),
+    "claim_onward": (
+        CLAIM | {"tenant": "t1"},
+        {"leasequeue_task_now", "leasequeue_task_later", "leasequeue_task_pkey"},
+    ),
     "claim_rotating": (
         CLAIM,
         {"leasequeue_task_now", "leasequeue_task_later", "leasequeue_task_pkey"},
@@ -267,7 +271,7 @@ def test_the_order_comes_from_the_index(backlog: None) -> None:
     Where statistics say that the table is empty, a sort of nothing costs the planner nothing: that
     lasts until the table is analysed again, a minute after it was filled.
     """
-    for label, found in plans(["claim", "claim_rotating", "settle", "next_due"]):
+    for label, found in plans(["claim", "claim_onward", "claim_rotating", "settle", "next_due"]):
         for node in nodes(found):
             read = [n for n in nodes(node) if n.get("Relation Name") == "leasequeue_task"]
             assert not ("Sort" in node["Node Type"] and read), label

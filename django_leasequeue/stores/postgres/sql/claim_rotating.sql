@@ -22,33 +22,8 @@
 -- locks task rows, stepping over locked ones; until the commit an advisory lock
 --       on the position, and one against a pause
 -- plan  leasequeue_task_now for each tenant and pick, leasequeue_task_later for the probe
-WITH RECURSIVE clock AS MATERIALIZED (
-    -- Read behind the snapshot: a statement that waits, as for a migration's lock, would lease what
-    -- was enqueued meanwhile as of a time before that, and for less than its visibility.
-    SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now
-),
-bounds AS MATERIALIZED (
-    -- Read from here, not from the parameters: were the planner to see them, it would make
-    -- a plan for each claim.
-    SELECT coalesce(%(since)s::timestamptz, '-infinity') AS since,
-           coalesce(%(others_from)s::timestamptz, '-infinity') AS others_from,
-           coalesce(%(due_from)s::timestamptz, '-infinity') AS due_from
-),
-due AS MATERIALIZED (
-    -- The earliest, not EXISTS: no statistics can talk the planner out of the index then.
-    SELECT %(gate)s::boolean AND coalesce((
-               SELECT task.visible_at
-                 FROM leasequeue_task AS task
-                WHERE task.queue = %(queue)s::text AND task.lane = 'later'
-                  AND task.visible_at >= (SELECT due_from FROM bounds)
-                ORDER BY task.queue, task.visible_at, task.seq
-                LIMIT 1) <= (SELECT now FROM clock), false) AS yes
-),
-paused AS MATERIALIZED (
-    -- Not for the rows, of which there is none but while paused: looked at so, the table stays
-    -- locked until the commit, and a pause waits for that.
-    SELECT FROM leasequeue_pause WHERE paused_queue = %(queue)s::text FOR KEY SHARE
-),
+WITH RECURSIVE
+-- part: looked
 place AS MATERIALIZED (
     SELECT tenant, stamp
       FROM leasequeue_turn
@@ -225,24 +200,7 @@ numbered AS MATERIALIZED (
     SELECT nextval('leasequeue_transition_id_seq') AS token, picked.*
       FROM (SELECT * FROM picked ORDER BY lap, turn) AS picked
 ),
-leased AS (
-    UPDATE leasequeue_task AS task
-       SET state = 'leased', lane = 'later', attempt = task.attempt + 1, token = numbered.token,
-           worker = %(worker)s, leased_at = clock.now,
-           -- At UTC a day has 24 hours, whatever the session's zone.
-           visible_at = (clock.now AT TIME ZONE 'UTC' + task.visibility) AT TIME ZONE 'UTC'
-      FROM numbered, clock
-     WHERE task.seq = numbered.seq
-           -- Once more, as few: a planner who expects many would rather read the whole table.
-       AND task.seq = ANY (ARRAY(SELECT seq FROM numbered))
- RETURNING task.*, numbered.visible_since, numbered.previous_token
-),
-logged AS (
-    INSERT INTO leasequeue_transition
-           (id, life, kind, at, queue, tenant, attempt, token, worker, visible_at)
-    SELECT token, life, 'leased', leased_at, queue, tenant, attempt, token, worker, visible_at
-      FROM leased
-),
+-- part: leased
 marked AS (
     -- A queue with one tenant writes a single row, once in its life.
     INSERT INTO leasequeue_turn (queue, stamp, token, tenant)
@@ -257,13 +215,4 @@ answer AS (
     SELECT (SELECT yes FROM due) AS due,
            (SELECT count(*) < 2 FROM (SELECT FROM hop WHERE number > 0 LIMIT 2) AS seen) AS alone
 )
-SELECT answer.due, answer.alone, leased.token, leased.seq, leased.life, leased.tenant,
-       leased.task_id AS id, leased.dedupe_key, leased.attempt, leased.max_attempts,
-       leased.max_lease, leased.priority, leased.path, leased.previous_token,
-       leased.payload AS payload_text, leased.details AS details_text,
-       leased.enqueued_at AT TIME ZONE 'UTC' AS enqueued_at,
-       leased.visible_since AT TIME ZONE 'UTC' AS visible_since,
-       leased.leased_at AT TIME ZONE 'UTC' AS leased_at,
-       leased.visible_at AT TIME ZONE 'UTC' AS deadline
-  FROM answer
-  LEFT JOIN leased ON true;
+-- part: answered

@@ -66,7 +66,7 @@ class Claimer:
         self.poll_interval = poll_interval
         self.stopping = stopping
         self.failed = False
-        self.refused_all = False  # by the last claim
+        self.refused_all: bool  # that the last claim leased
 
     def run(self) -> None:
         """Claim, hand over, sleep; at the end give back what never started."""
@@ -139,12 +139,12 @@ class Claimer:
 
     def claim(self) -> int:
         """Lease what can start at once, the first queue's tasks first; how many there were."""
-        claimed = taken = 0
+        claimed = refused = 0
         for source in self.queues:
-            leased, refused = self.claim_from(source)
+            leased, given_back = self.claim_from(source)
             claimed += leased
-            taken += leased - refused
-        self.refused_all = claimed > taken == 0
+            refused += given_back
+        self.refused_all = claimed == refused
         self.outage.over()
         return claimed
 

@@ -10,7 +10,7 @@ from django_leasequeue.queue import Queue
 from django_leasequeue.testing import FakeClock, MemoryQueue
 from django_leasequeue.wakeups import LocalSleeper
 from django_leasequeue.worker.claimer import Claimer
-from django_leasequeue.worker.deliveries import Deliveries
+from django_leasequeue.worker.deliveries import PATIENCE_SECONDS, WAIT_SECONDS_MAX, Deliveries
 from django_leasequeue.worker.heartbeats import Heartbeats
 from django_leasequeue.worker.outage import Outage
 from django_leasequeue.worker.sessions import Session
@@ -31,6 +31,18 @@ class CountedSleeper(LocalSleeper):
 
     def sleep(self, seconds: float) -> None:
         self.queue.enqueue({})
+
+
+class NotedDeliveries(Deliveries):
+    """One thread's, of tasks that take a moment. Notes who would wait for a change, how long."""
+
+    def __init__(self) -> None:
+        super().__init__(1, lambda: None)
+        self.pace = 0.001
+        self.waits: list[float] = []
+
+    def wait_for_change(self, seen: int, seconds: float = WAIT_SECONDS_MAX) -> None:
+        self.waits.append(seconds)
 
 
 def claimer_of(queue: Queue, sleeper: LocalSleeper, deliveries: Deliveries) -> Claimer:
@@ -103,3 +115,39 @@ def test_who_has_muted_a_queue_that_is_resumed_does_not_sleep_on(unmuted_at: str
     in_thread(claim_something).result(20)
 
     assert slept_for[-1] == {"emails"}
+
+
+@on_all
+def test_who_has_no_place_for_all_that_came_waits_for_one_before_the_next_claim() -> None:
+    """A last attempt doesn't stand behind others: it would be claimed again and again."""
+    queue = MemoryQueue("emails", clock=FakeClock())
+    deliveries = NotedDeliveries()
+    claimer = claimer_of(queue, CountedSleeper(queue), deliveries)
+
+    for waits in ([], [PATIENCE_SECONDS]):
+        queue.enqueue({}, max_attempts=1)
+        assert in_thread(lambda: claimer.claim_or_sleep(Session())).result(20)
+        assert deliveries.waits == waits
+    assert len(deliveries.in_hand()) == 1
+
+
+@on_all
+def test_who_sleeps_keeps_no_connection_longer_than_the_site_wants() -> None:
+    queue = MemoryQueue("emails", clock=FakeClock())
+    sleeper = CountedSleeper(queue)
+    claimer = claimer_of(queue, sleeper, Deliveries(1, lambda: None))
+    done: list[str] = []
+
+    def sleep(seconds: float) -> None:
+        done.append("sleep")
+        queue.enqueue({})
+
+    def claim_or_sleep() -> None:
+        session = Session()
+        session.tidy = lambda: done.append("tidy")  # type: ignore[method-assign]
+        claimer.claim_or_sleep(session)
+
+    sleeper.sleep = sleep  # type: ignore[method-assign]
+    in_thread(claim_or_sleep).result(20)
+
+    assert done == ["tidy", "sleep"]

@@ -198,6 +198,15 @@ def test_a_locked_due_task_is_stepped_over(store: PostgresStore, clock: HandCloc
     assert claim(store) == ["a"]
 
 
+def test_claims_in_flight_serve_different_tenants(store: PostgresStore) -> None:
+    store.enqueue("q", [a_task(f"{t}{n}", tenant=t) for t in "abcdefgh" for n in range(3)])
+    assert claim(store, 2) == ["a0", "b0"]
+
+    with transaction.atomic():
+        assert claim(store, 2) == ["c0", "d0"]
+        assert in_thread(lambda: claim(store, 2)).result(timeout=10) == ["e0", "f0"]
+
+
 def test_old_places_are_forgotten(store: PostgresStore) -> None:
     """Not the last thousand: a claim in flight may still publish one of them."""
     for stamp in (1, 2000, 2001, 2500, 3000):

@@ -306,6 +306,34 @@ def test_nor_is_a_priority_between_those_that_are_known(tenants: PostgresStore) 
     assert {lease.id for lease in claim(tenants)[:2]} == {"xbetween", "ybetween"}
 
 
+@pytest.mark.parametrize("tenants", ["x", "xy"])
+def test_what_became_visible_at_the_very_instant_that_was_looked_through_to_is_found(
+    store: PostgresStore, watch: Watch, tenants: str
+) -> None:
+    """More than one of a tenant: a claim finds the first of each by other means than the rest."""
+    store.heads["q"] = Head(watch)
+    store.enqueue(
+        "q",
+        [
+            a_task(f"{tenant}{priority}{number}", tenant=tenant, priority=priority)
+            for tenant in tenants
+            for priority, times in ((5, 1), (0, 2))
+            for number in range(times * LIMIT_MIN)
+        ],
+    )
+    claim(store, len(tenants) * LIMIT_MIN * 3 // 2)
+    between = [a_task(f"{t}{n}", tenant=t, priority=3) for t in tenants for n in range(3)]
+    store.enqueue("q", between)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE leasequeue_task SET visible_at = %s WHERE priority = 3",
+            [store.heads["q"].bounds.since],
+        )
+
+    found = {lease.id for lease in claim(store)[: len(between)]}
+    assert found == {task.id for task in between}
+
+
 def test_of_too_many_tenants_nothing_is_remembered(store: PostgresStore) -> None:
     many = range(TENANTS_MAX + 1)
     store.enqueue("q", [a_task(f"{n}.{m}", tenant=str(n)) for n in many for m in range(5)])

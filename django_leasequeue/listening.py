@@ -9,6 +9,7 @@ import contextlib
 import logging
 import os
 import selectors
+import threading
 import time
 import uuid
 from collections.abc import Iterator, Sequence
@@ -40,6 +41,7 @@ class ListeningSleeper(Sleeper):
         self.failures = 0
         self.retry_at = 0.0
         self.heard_at = 0.0
+        self.pulling = threading.RLock()  # a signal handler may pull while its thread does
         self.bell, self.rope = os.pipe()
         os.set_blocking(self.rope, False)
 
@@ -103,7 +105,8 @@ class ListeningSleeper(Sleeper):
             self.heard_at = time.monotonic()
 
     def wake(self) -> None:
-        with contextlib.suppress(OSError):  # full: it wakes up anyway; closed: it sleeps no more
+        # Full: it wakes up anyway. Closed: it sleeps no more, and the number may be another's.
+        with self.pulling, contextlib.suppress(OSError):
             os.write(self.rope, b"!")
 
     def connect(self) -> None:
@@ -162,7 +165,8 @@ class ListeningSleeper(Sleeper):
 
     def close(self) -> None:
         self.close_session()
-        bell, rope, self.bell, self.rope = self.bell, self.rope, -1, -1
+        with self.pulling:
+            bell, rope, self.bell, self.rope = self.bell, self.rope, -1, -1
         for end in (bell, rope):
             with contextlib.suppress(OSError):
                 os.close(end)

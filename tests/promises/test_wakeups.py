@@ -7,7 +7,7 @@ import resource
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
@@ -320,3 +320,23 @@ def test_a_wait_does_not_spin_at_its_end(monkeypatch: pytest.MonkeyPatch) -> Non
 
     assert queue.poll(worker="w", wait=0.3) is None
     assert len(looks) <= 4
+
+
+def test_a_wake_writes_to_no_descriptor_that_a_close_has_given_back(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody else's file may have the number by then."""
+    with queue.borrowed_sleeper() as sleeper:
+        write, written = os.write, list[int]()
+
+        def closed_meanwhile(number: int, data: bytes) -> int:
+            closing = in_thread(sleeper.close)
+            wait([closing], 0.2)
+            os.fstat(number)
+            written.append(number)
+            return write(number, data)
+
+        monkeypatch.setattr(os, "write", closed_meanwhile)
+        sleeper.wake()
+
+    assert written

@@ -69,12 +69,14 @@ def admit_all(
     tasks: Iterable[NewTask | Mapping[str, Any]], policy: QueuePolicy, *, bytes_max: int
 ) -> list[Admitted]:
     """All of *tasks*, or none: then the error names the index of the first that can't be."""
-    return list(each(tasks, lambda task: admit(as_new_task(task), policy, bytes_max=bytes_max)))
+    many = validation.items("tasks", tasks)
+    return list(each(many, lambda task: admit(as_new_task(task), policy, bytes_max=bytes_max)))
 
 
 def payload_texts(payloads: Iterable[Any], *, bytes_max: int) -> Iterator[str]:
     """Each of *payloads* as JSON text; an error names the index of the one that can't be."""
-    return each(payloads, lambda payload: validation.payload_text(payload, bytes_max=bytes_max))
+    many = validation.items("payloads", payloads)
+    return each(many, lambda payload: validation.payload_text(payload, bytes_max=bytes_max))
 
 
 def each(items: Iterable[T], made: Callable[[T], R]) -> Iterator[R]:

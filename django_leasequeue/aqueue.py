@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import functools
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from asgiref.sync import sync_to_async
@@ -62,7 +62,7 @@ class AsyncQueueMixin(OperatorMixin):
     """The operators' calls as steps, and the calls that are more: they wait, or they page."""
 
     @abstractmethod
-    def release_many(self, leases: Sequence[Lease]) -> list[Lease]:
+    def release_many(self, leases: Iterable[Lease]) -> list[Lease]:
         """See Queue."""
 
     aredrive = twin(OperatorMixin.redrive)

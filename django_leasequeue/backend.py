@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from inspect import iscoroutinefunction
-from itertools import count
 from math import inf
 from typing import Any, Final
 
@@ -46,7 +45,7 @@ from .tasks import (
     Arguments,
     LeaseTask,
     Refusals,
-    arguments,
+    arguments_of,
     check_importable,
     find,
     json_value,
@@ -123,7 +122,7 @@ class LeaseTaskBackend(BaseTaskBackend):
         self, task: Task[..., Any], calls: Iterable[Arguments]
     ) -> Sequence[TaskResult[Any, Any]]:
         """Enqueue *task* once for each of *calls*; see LeaseTask."""
-        each: list[Any] = list(map(arguments, count(), calls))
+        each: list[Any] = list(arguments_of(calls))
         return [self.enqueue(task, args, kwargs) for args, kwargs in each]
 
     def check_limits(self, task: LeaseTask[..., Any]) -> None:
@@ -204,7 +203,7 @@ class LeaseQueueBackend(LeaseTaskBackend):
         known = self.look_at(task)
         payloads = [
             {"args": json_value(args), "kwargs": json_value(kwargs)}
-            for args, kwargs in map(arguments, count(), calls)
+            for args, kwargs in arguments_of(calls)
         ]
         queue = known.queue
         if known.like.dedupe_key is not None:  # the first holds it, the others are its duplicates

@@ -76,7 +76,12 @@ class Lease:
 
         Args:
             using: the alias of the queue's database.
+
+        Raises:
+            InvalidTaskError: *using* is no alias.
         """
+        if not isinstance(using, str):
+            raise InvalidTaskError("using must be an alias of DATABASES")
         facts = asdict(self) | {
             "using": using,
             "life": str(self.life),
@@ -100,6 +105,8 @@ class Lease:
         """
         if not isinstance(text, str):
             raise InvalidTaskError("the lease string must be a string")
+        if getattr(now, "tzinfo", None) is None:
+            raise InvalidTaskError("now must be an aware datetime, as Queue.now() answers it")
         try:
             facts = signing.loads(text, salt=SALT)
         except (signing.BadSignature, UnicodeEncodeError):  # half a surrogate pair has no bytes

@@ -283,4 +283,4 @@ def names(ids: Iterable[str]) -> list[str]:
     """*ids*; a lone string would be taken for a list of its letters."""
     if isinstance(ids, str):
         raise InvalidTaskError("ids must be a list of ids, not one string")
-    return [validation.name("id", id) for id in ids]
+    return [validation.name("id", id) for id in validation.items("ids", ids)]

@@ -12,7 +12,7 @@ from typing import Any, Final
 from django.db import transaction
 
 from . import signals, validation
-from .admission import admit, admit_all, admit_like, payload_texts
+from .admission import admit, admit_all, admit_like, as_new_task, payload_texts
 from .aqueue import AsyncQueueMixin, twin
 from .conf import options_for
 from .errors import InvalidTaskError, LeaseLostError, LostReason
@@ -42,7 +42,7 @@ class Queue(AsyncQueueMixin):
         clock: where the time comes from; None: the database. Tests give a FakeClock.
 
     Raises:
-        InvalidTaskError: the name can't be stored.
+        InvalidTaskError: the name can't be stored, or something isn't what it should be.
         django.core.exceptions.ImproperlyConfigured: TASKS can't be understood, or has the queue in
             more than one database, and *using* doesn't say in which.
     """
@@ -58,6 +58,10 @@ class Queue(AsyncQueueMixin):
         self.name = validation.name("queue", name)
         if not isinstance(policy, QueuePolicy | None):
             raise InvalidTaskError("policy must be a QueuePolicy")
+        if not isinstance(using, str | None):
+            raise InvalidTaskError("using must be an alias of DATABASES")
+        if not (clock is None or hasattr(clock, "now")):
+            raise InvalidTaskError("clock must be a clock, such as a FakeClock")
         self.options = options_for(self.name, using)
         self.policy = policy or self.options.policy_of(name)
         self.store = self.open_store(using or self.options.using, clock)
@@ -130,18 +134,18 @@ class Queue(AsyncQueueMixin):
         admitted = admit_all(tasks, self.policy, bytes_max=self.options.payload_bytes_max)
         return self.store_all(admitted) if admitted else []
 
-    def like(self, new: NewTask) -> Admitted:
+    def like(self, new: NewTask | Mapping[str, Any]) -> Admitted:
         """Look at *new* once, for many tasks that differ in their payloads only.
 
         Raises:
             InvalidTaskError: something can't be stored.
         """
-        return admit(new, self.policy, bytes_max=self.options.payload_bytes_max)
+        return admit(as_new_task(new), self.policy, bytes_max=self.options.payload_bytes_max)
 
     def enqueue_like(self, like: Admitted, payload: Any) -> EnqueuedTask:
         """Store a task as *like*, but for its payload and its id; see ``enqueue``."""
         text = validation.payload_text(payload, bytes_max=self.options.payload_bytes_max)
-        return self.store_all([admit_like(like, text)])[0]
+        return self.store_all([admit_like(an_admitted(like), text)])[0]
 
     def enqueue_alike(self, like: Admitted, payloads: Iterable[Any]) -> Iterator[EnqueuedTask]:
         """Store a task as *like* for each of *payloads*, all or none; see ``enqueue_like``.
@@ -157,7 +161,7 @@ class Queue(AsyncQueueMixin):
             InvalidTaskError: naming the item's index; nothing was stored.
             QueueUnavailableError: the database can't be reached.
         """
-        if like.dedupe_key is not None:
+        if an_admitted(like).dedupe_key is not None:
             raise InvalidTaskError("tasks that are alike have no dedupe_key")
         texts = payload_texts(payloads, bytes_max=self.options.payload_bytes_max)
         with self.reached():
@@ -255,7 +259,7 @@ class Queue(AsyncQueueMixin):
         size = self.options.payload_bytes_max
         finishes = [
             Finish(lease=a_lease(lease), result=validation.result_text(result, bytes_max=size))
-            for lease, result in finished
+            for lease, result in map(a_pair, validation.items("finished", finished))
         ]
         with self.reached():
             accepted = self.store.complete(finishes)
@@ -327,13 +331,14 @@ class Queue(AsyncQueueMixin):
         if self.release_many([lease]):
             raise self.refused(lease)
 
-    def release_many(self, leases: Sequence[Lease]) -> list[Lease]:
+    def release_many(self, leases: Iterable[Lease]) -> list[Lease]:
         """Give back many leases in one go; the refused ones come back."""
+        unstarted = list(map(a_lease, validation.items("leases", leases)))
         with self.reached():
-            accepted = self.store.release([a_lease(lease) for lease in leases])
+            accepted = self.store.release(unstarted)
         if accepted:
             self.wake()
-        return [lease for lease in leases if lease.token not in accepted]
+        return [lease for lease in unstarted if lease.token not in accepted]
 
     def adopt(self, *, worker: str) -> list[TaskRecord]:
         """Take back every live lease of *worker*: the attempts count, the tasks are ready now.
@@ -387,4 +392,18 @@ class Queue(AsyncQueueMixin):
 def a_lease(value: Any) -> Lease:
     if not isinstance(value, Lease):
         raise InvalidTaskError("lease must be a Lease, as claim and poll answer it")
+    return value
+
+
+def a_pair(value: Any) -> tuple[Any, Any]:
+    try:
+        lease, result = value
+    except (TypeError, ValueError):
+        raise InvalidTaskError("finished must hold pairs: a lease and its result") from None
+    return lease, result
+
+
+def an_admitted(value: Any) -> Admitted:
+    if not isinstance(value, Admitted):
+        raise InvalidTaskError("like must be what Queue.like() answers")
     return value

@@ -7,10 +7,11 @@ the additional arguments on, so ``@task`` from here is the one that works everyw
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from functools import cache
+from itertools import count
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -27,6 +28,7 @@ from asgiref.sync import sync_to_async
 from django.apps import apps
 from django.utils.module_loading import import_string
 
+from . import validation
 from .compat import GenericTask, InvalidTask, P, R, Task
 from .conf import Options
 from .errors import InvalidTaskError, TaskNotAllowedError, TaskNotFoundError
@@ -143,6 +145,14 @@ class LeaseTask(GenericTask[P, R]):
         # Functions are the code's, so that a backoff need not be importable.
         state = {name: value for name, value in values(self).items() if not callable(value)}
         return (restored, (self.module_path, state))
+
+
+def arguments_of(
+    calls: Iterable[Arguments],
+) -> Iterator[tuple[Sequence[Any], Mapping[str, Any]]]:
+    """See arguments()."""
+    with Refusals():
+        return map(arguments, count(), validation.items("calls", calls))
 
 
 def arguments(index: int, call: Arguments) -> tuple[Sequence[Any], Mapping[str, Any]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypedDict
@@ -86,6 +87,14 @@ def bounded(field: str, value: Any) -> str:
     if len(value) > limit:
         raise InvalidTaskError(f"{field} has {len(value)} characters, at most {limit} are allowed")
     return str.__str__(value)  # of an enumeration's member its value, not what it prints
+
+
+def items(field: str, value: Any) -> Iterable[Any]:
+    """*value*, many of something."""
+    if not isinstance(value, Iterable):
+        kind = type(value).__name__
+        raise InvalidTaskError(f"{field} must be a list or another iterable, not a {kind}")
+    return value
 
 
 def as_life(value: Any) -> UUID | None:

@@ -86,6 +86,8 @@ def test_of_many_calls_one_that_can_not_be_stored_is_named_and_none_is(
 ) -> None:
     with pytest.raises(InvalidTaskError, match="item 1"):
         tasks.send.enqueue_many([["ada"], call])
+    with pytest.raises(InvalidTask, match="calls must be a list"):
+        tasks.send.enqueue_many(7)  # type: ignore[arg-type]
 
     assert backend.queue("mail").depth().visible == 0
 

@@ -151,3 +151,19 @@ def test_who_sleeps_keeps_no_connection_longer_than_the_site_wants() -> None:
     in_thread(claim_or_sleep).result(20)
 
     assert done == ["tidy", "sleep"]
+
+
+@on_all
+@pytest.mark.parametrize(("coroutines", "on_loop"), [(0, False), (1, True)])
+def test_async_tasks_have_a_place_on_the_loop_where_there_is_one(
+    coroutines: int, on_loop: bool
+) -> None:
+    queue = MemoryQueue("emails", clock=FakeClock())
+    deliveries = Deliveries(1, lambda: None, coroutines=coroutines)
+    claimer = claimer_of(queue, CountedSleeper(queue), deliveries)
+    claimer.is_async = lambda path: True
+    queue.enqueue({})
+
+    [delivery] = claimer.lease(queue, 1)
+
+    assert delivery.coroutine is on_loop

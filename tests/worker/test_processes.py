@@ -20,7 +20,14 @@ from django.core.management.base import BaseCommand
 from django_leasequeue.management.commands import leasequeue_worker
 from django_leasequeue.management.commands.leasequeue_worker import Command
 from django_leasequeue.models import TaskTransition
-from django_leasequeue.worker.supervisor import AGAIN, DEATHS_MAX, SETTLED_SECONDS, Line, Supervisor
+from django_leasequeue.worker.supervisor import (
+    AGAIN,
+    DEATHS_MAX,
+    SETTLED_SECONDS,
+    Line,
+    Supervisor,
+    what_ended,
+)
 from tests.databases import on_all
 from tests.waiting import in_thread, wait_for
 
@@ -223,6 +230,34 @@ def test_a_death_after_a_while_is_the_first_in_a_row() -> None:
         pauses.append(child.start_at - time.monotonic())
 
     assert pauses == pytest.approx([0.2, 0.4, 0.1, 0.2], abs=0.05)
+
+
+def test_a_supervisor_looks_again_when_a_child_is_to_be_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """G62"""
+    waits: list[float] = []
+
+    def told_to_stop(notes: Any, seconds: float) -> None:
+        waits.append(seconds)
+
+    monkeypatch.setattr("django_leasequeue.worker.supervisor.take", told_to_stop)
+    supervisor = Supervisor([], 2, grace=0)
+    for child, seconds in zip(supervisor.children, (300, 200), strict=True):
+        child.start_at = time.monotonic() + seconds
+
+    assert supervisor.run() == 0
+
+    [wait] = waits
+    assert wait <= 200
+
+
+@pytest.mark.parametrize(
+    ("status", "told"),
+    [(-1, "SIGHUP"), (-9, "SIGKILL"), (0, "exit status 0"), (1, "exit status 1")],
+)
+def test_an_end_is_told_as_people_say_it(status: int, told: str) -> None:
+    assert what_ended(status) == told
 
 
 @pytest.mark.parametrize(

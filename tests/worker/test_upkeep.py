@@ -14,7 +14,7 @@ from django_leasequeue.retention import Walk
 from django_leasequeue.transitions import Kind
 from django_leasequeue.worker import upkeep
 from tests.databases import on_all
-from tests.waiting import wait_for
+from tests.waiting import in_thread, wait_for
 
 from . import tasks
 from .conftest import Site
@@ -49,7 +49,7 @@ def test_refusals_of_other_workers_leases_are_theirs_to_count(site: Site) -> Non
 
 
 def test_refusals_wait_for_a_database_that_is_away(
-    site: Site, monkeypatch: pytest.MonkeyPatch
+    site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     site.queue.enqueue(1)
     [lease] = site.queue.claim(worker="w")
@@ -58,6 +58,11 @@ def test_refusals_wait_for_a_database_that_is_away(
     with monkeypatch.context() as away:
         away.setattr(keeper.store, "tally", broken)
         assert keeper.turn() == upkeep.OUTAGE_PAUSE_SECONDS
+        [told] = caplog.records
+        assert (told.message, told.exc_info) == (
+            "upkeep failed, to be tried again: permission denied",
+            None,
+        )
 
     assert keeper.turn() == upkeep.IDLE_SECONDS
     keeper.turn()
@@ -74,6 +79,22 @@ def test_a_batch_that_nobody_here_knows_how_to_do_ends_no_worker(
 
     assert upkeep.Upkeep("w", [site.queue], {}).turn() == upkeep.OUTAGE_PAUSE_SECONDS
     assert "upkeep failed" in caplog.text
+    assert "Traceback" in caplog.text
+
+
+def test_a_worker_that_ends_says_which_refusals_it_could_not_count(
+    site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    site.queue.enqueue(1)
+    [lease] = site.queue.claim(worker="w")
+    keeper = upkeep.Upkeep("w", [site.queue], {})
+    keeper.count(None, lease)
+    keeper.stop()
+    monkeypatch.setattr(keeper.store, "tally", broken)
+
+    in_thread(keeper.run).result(20)
+
+    assert "refusals that were not counted: permission denied" in caplog.text
 
 
 def test_pruning_takes_a_third_of_the_time_at_most(

@@ -140,6 +140,23 @@ def test_a_queue_with_one_tenant_writes_its_place_once(store: PostgresStore) -> 
     assert Turn.objects.count() == 1
 
 
+def test_who_has_met_one_tenant_claims_by_the_statement_for_one(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names: list[str] = []
+    run_claim = store.run_claim
+
+    def noted(name: str, *asked: Any, **more: Any) -> Any:
+        names.append(name)
+        return run_claim(name, *asked, **more)
+
+    monkeypatch.setattr(store, "run_claim", noted)
+    store.enqueue("q", [a_task(str(n)) for n in range(3)])
+
+    assert [claim(store), claim(store)] == [["0"], ["1"]]
+    assert names == ["claim_rotating", "claim"]
+
+
 def test_a_claim_of_more_than_a_statement_takes_goes_on(store: PostgresStore) -> None:
     store.enqueue("q", [a_task(str(n)) for n in range(1205)])
 

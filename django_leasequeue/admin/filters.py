@@ -12,6 +12,7 @@ from django.db.models.functions import Coalesce
 from django.db.models.lookups import Exact
 from django.http import HttpRequest
 from django.utils.formats import number_format
+from django.utils.text import get_text_list
 from django.utils.translation import gettext, gettext_lazy as _
 
 from ..models import DeadLetter, Task, dead_at
@@ -178,7 +179,9 @@ class StateFilter(admin.SimpleListFilter):
         return queryset.filter(standing_at(self.value(), self.now))
 
     def choices(self, changelist: Any) -> Iterator[Any]:
-        yield from super().choices(changelist)
+        every, *states = super().choices(changelist)
+        yield every | {"display": get_text_list([*STATES.values()])}  # not all: the dead are away
+        yield from states
         if self.letters:
             yield {"selected": False, "query_string": self.letters, "display": _("dead letters")}
 

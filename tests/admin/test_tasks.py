@@ -66,7 +66,9 @@ def test_a_row_says_where_the_task_stands_since_when_and_who_has_it(tasks: Desk)
 def test_the_dead_ones_are_a_link_away(tasks: Desk, emails: Queue) -> None:
     dead = number(emails, "died")
 
-    assert 'href="/admin/leasequeue/deadletter/"' in tasks.page().content.decode()
+    page = tasks.page().content.decode()
+    assert 'href="/admin/leasequeue/deadletter/"' in page
+    assert "ready, scheduled or leased</a>" in page  # not "All"
     assert f"/leasequeue/deadletter/{dead}/change/" in tasks.story(dead).content.decode()
     assert f"/leasequeue/task/{dead}/" not in tasks.at("deadletter").story(dead).content.decode()
 

@@ -129,7 +129,7 @@ def test_what_matches_is_redriven_on_record(emails: Queue) -> None:
     text = dead(emails, "redrive", "--error", "order", "--yes", *by)
 
     batch = Batch.objects.using(emails.using).get()
-    assert text == f"batch: {batch.pk}, moved: 1, skipped: 0\n"
+    assert text == f"database: {emails.using}, batch: {batch.pk}, moved: 1, skipped: 0\n"
     assert (batch.by, batch.reason, batch.chosen) == ("ada", "mended", "--error order")
     assert ready(emails) == ["a"]
 
@@ -215,11 +215,17 @@ def test_every_database_of_ours_is_asked(settings: Any) -> None:
     }
     for alias in ALIASES:
         bury(Queue("emails", using=alias, policy=QueuePolicy(max_attempts=1)), alias, "no")
-    out = io.StringIO()
+    out, text, status = io.StringIO(), io.StringIO(), io.StringIO()
 
     call_command("leasequeue", "dead", "list", "--each", "--json", stdout=out)
+    call_command("leasequeue", "dead", "list", stdout=text)
+    call_command("leasequeue", "status", stdout=status)
     call_command("leasequeue", "dead", "show", ALIASES[-1], stdout=io.StringIO())
     call_command("leasequeue", "dead", "redrive", "--all", "--yes", stdout=io.StringIO())
 
-    assert {row["id"] for row in json.loads(out.getvalue())} == set(ALIASES)
+    rows = json.loads(out.getvalue())
+    assert {(row["database"], row["id"]) for row in rows} == {(alias, alias) for alias in ALIASES}
+    shown = {line.split()[0] for line in text.getvalue().splitlines()}
+    assert shown == {"DATABASE", *ALIASES}
+    assert status.getvalue().count("Database ") == len(ALIASES)
     assert [Batch.objects.using(alias).get().moved for alias in ALIASES] == [1] * len(ALIASES)

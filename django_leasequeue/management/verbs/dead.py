@@ -72,13 +72,17 @@ NAMED: Final = (
 def list_(command: BaseCommand, asked: Namespace) -> None:
     told = one_by_one if asked.each else grouped
     places = databases(asked.database)
-    rows = [row for using in places for row in told(matching(using, asked), asked.limit)]
-    rows = rows[: asked.limit]
+    rows = [
+        {"database": using} | row
+        for using in places
+        for row in told(matching(using, asked), asked.limit)
+    ][: asked.limit]
     if asked.json:
         write_json(command, rows)
     elif rows:
-        shown = [[text_of(value) for value in row.values()] for row in rows]
-        command.stdout.write("\n".join(table([name.upper() for name in rows[0]], shown)))
+        names = list(rows[0])[len(places) == 1 :]  # of one database its name is known
+        shown = [[text_of(row[name]) for name in names] for row in rows]
+        command.stdout.write("\n".join(table([name.upper() for name in names], shown)))
     else:
         command.stdout.write("no dead letters")
     if rows and asked.exit_code:
@@ -99,7 +103,9 @@ def show(command: BaseCommand, asked: Namespace) -> None:
     if not found:
         raise CommandError(f"no dead letter {asked.id!r}")
     if len(found) > 1:
-        raise CommandError(f"several places have {asked.id!r}: give --queue and --tenant")
+        raise CommandError(
+            f"several places have {asked.id!r}: give --queue and --tenant, or --database"
+        )
     [(using, life)] = found
     tell(command, using, life, Namespace(json=asked.json, payload=False, traceback=True))
 
@@ -216,7 +222,7 @@ def move(command: BaseCommand, verb: str, asked: Namespace) -> None:
     for batch in begun:
         done = with_progress(command, batch)
         told = {"batch": done.pk, "moved": done.moved, "skipped": done.skipped}
-        answer(command, asked, told, dict(batches.reasons(done)))
+        answer(command, asked, {"database": done.using} | told, dict(batches.reasons(done)))
         batch.skipped = done.skipped
     if any(batch.skipped for batch in begun):
         sys.exit(SOME_STAYED)

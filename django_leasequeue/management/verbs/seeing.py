@@ -69,6 +69,8 @@ def show(command: BaseCommand, views: Sequence[Overview], asked: Namespace) -> N
         command.stdout.write(CLEAR, ending="")
         command.stdout.write(f"{local(views[0].now)}  every few seconds; Ctrl-C ends it\n")
     for view in views:
+        if len(views) > 1:
+            command.stdout.write(f"Database {view.using}")
         command.stdout.write("\n".join(lines(command, view, tenants=asked.tenants)))
 
 
@@ -158,6 +160,8 @@ def workers(command: BaseCommand, asked: Namespace) -> None:
         for using, everyone in known.items():
             now = store_for(using).now()
             rows = [row for worker in everyone for row in rows_of(worker, now)]
+            if rows and len(known) > 1:
+                command.stdout.write(f"Database {using}")
             command.stdout.write("\n".join(table(WORKERS, rows) if rows else ()))
     if not any(worker.alive for everyone in known.values() for worker in everyone):
         raise CommandError("no worker is alive")

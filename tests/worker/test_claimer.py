@@ -6,13 +6,14 @@ import threading
 
 import pytest
 
+from django_leasequeue.errors import QueueUnavailableError
 from django_leasequeue.queue import Queue
 from django_leasequeue.testing import FakeClock, MemoryQueue
 from django_leasequeue.wakeups import LocalSleeper
 from django_leasequeue.worker.claimer import Claimer
 from django_leasequeue.worker.deliveries import PATIENCE_SECONDS, WAIT_SECONDS_MAX, Deliveries
 from django_leasequeue.worker.heartbeats import Heartbeats
-from django_leasequeue.worker.outage import Outage
+from django_leasequeue.worker.outage import Outage, pause
 from django_leasequeue.worker.sessions import Session
 from tests.databases import on_all
 from tests.waiting import in_thread
@@ -151,6 +152,31 @@ def test_who_sleeps_keeps_no_connection_longer_than_the_site_wants() -> None:
     in_thread(claim_or_sleep).result(20)
 
     assert done == ["tidy", "sleep"]
+
+
+@on_all
+def test_who_can_not_claim_waits_ever_longer_and_begins_anew_once_he_could() -> None:
+    queue = MemoryQueue("emails", clock=FakeClock())
+    queue.enqueue({})
+    deliveries = Deliveries(9, lambda: None)
+    claimer = claimer_of(queue, CountedSleeper(queue), deliveries)
+    outages = iter([True, True, False, True])
+    pauses: list[float] = []
+
+    def get_ready() -> None:
+        if next(outages, None):
+            raise QueueUnavailableError("away")
+
+    def wait(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            deliveries.close()
+
+    claimer.get_ready = get_ready
+    claimer.stopping.wait = wait  # type: ignore[assignment]
+    in_thread(claimer.run).result(20)
+
+    assert pauses == [pause(failures, 1) for failures in (0, 1, 0)]
 
 
 @on_all

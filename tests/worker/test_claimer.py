@@ -155,6 +155,22 @@ def test_who_sleeps_keeps_no_connection_longer_than_the_site_wants() -> None:
 
 
 @on_all
+def test_a_claim_wakes_the_heartbeats_and_reads_what_its_tasks_have_been_through() -> None:
+    queue = MemoryQueue("emails", clock=FakeClock())
+    claimer = claimer_of(queue, CountedSleeper(queue), Deliveries(2, lambda: None))
+    queue.enqueue({})
+    queue.fail(queue.claim(worker="w")[0], "once", retry_after=0)
+    queue.enqueue({})
+
+    assert claimer.claim() == 2
+
+    assert not claimer.heartbeats.requests.empty()
+    again, first = claimer.deliveries.waiting
+    assert [row.kind for row in again.history or ()] == ["enqueued", "leased", "retried", "leased"]
+    assert first.history is None
+
+
+@on_all
 def test_who_can_not_claim_waits_ever_longer_and_begins_anew_once_he_could() -> None:
     queue = MemoryQueue("emails", clock=FakeClock())
     queue.enqueue({})

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -230,6 +231,20 @@ def test_a_death_after_a_while_is_the_first_in_a_row() -> None:
         pauses.append(child.start_at - time.monotonic())
 
     assert pauses == pytest.approx([0.2, 0.4, 0.1, 0.2], abs=0.05)
+
+
+def test_who_makes_way_leaves_neither_deaths_nor_a_line_behind() -> None:
+    """G62"""
+    supervisor = Supervisor([], 1, grace=0)
+    [child] = supervisor.children
+    child.deaths = 4
+    child.line = os.open(os.devnull, os.O_RDONLY)
+    child.process = SimpleNamespace(pid=1, returncode=AGAIN)  # type: ignore[assignment]
+
+    supervisor.meet_end(child)
+
+    assert (child.process, child.line, child.deaths) == (None, -1, 0)
+    assert child.start_at <= time.monotonic()
 
 
 def test_a_supervisor_looks_again_when_a_child_is_to_be_started(

@@ -220,7 +220,7 @@ def test_who_dies_before_the_queues_are_drained_is_replaced_and_told_by_the_stat
     assert len(starts) == 1 + fails_at_first
 
 
-def test_a_death_after_a_while_is_the_first_in_a_row() -> None:
+def test_a_death_after_a_while_is_the_first_in_a_row(caplog: pytest.LogCaptureFixture) -> None:
     """G62"""
     supervisor = Supervisor([], 1, grace=0)
     [child] = supervisor.children
@@ -231,6 +231,8 @@ def test_a_death_after_a_while_is_the_first_in_a_row() -> None:
         pauses.append(child.start_at - time.monotonic())
 
     assert pauses == pytest.approx([0.2, 0.4, 0.1, 0.2], abs=0.05)
+    levels = [record.levelname for record in caplog.records]
+    assert levels == ["WARNING", "ERROR", "WARNING", "WARNING"]
 
 
 def test_who_makes_way_leaves_neither_deaths_nor_a_line_behind() -> None:

@@ -9,7 +9,8 @@ import pytest
 from django.db import OperationalError
 
 from django_leasequeue import batches
-from django_leasequeue.models import Task
+from django_leasequeue.models import Task, TaskTransition
+from django_leasequeue.queue import Queue
 from django_leasequeue.retention import Walk
 from django_leasequeue.transitions import Kind
 from django_leasequeue.worker import upkeep
@@ -126,6 +127,17 @@ def test_what_is_behind_is_caught_up_with_by_larger_batches(
 
     growing = [1000, 2000, 4000, 8000, 10_000, 10_000, 1000]
     assert batches == (growing if site.using == "default" else [1000] * 7)
+
+
+def test_the_log_of_queues_that_it_does_not_serve_is_not_its_to_prune(site: Site) -> None:
+    for queue in (site.queue, Queue("elsewhere", using=site.using)):
+        queue.enqueue(1)
+        queue.complete(queue.claim(worker="w")[0])
+
+    upkeep.Upkeep("w", [site.queue], {Kind.ACKED: 1e-6}).turn()
+
+    log = TaskTransition.objects.using(site.using)
+    assert {row.queue for row in log.all()} == {"elsewhere"}
 
 
 def test_a_walk_begins_anew_every_day(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

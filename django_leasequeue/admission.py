@@ -21,6 +21,8 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 NEW_TASK_FIELDS: Final = frozenset(field.name for field in fields(NewTask))
+# What a random digit makes of the one that tells a UUID's variant.
+VARIANT: Final = {digit: "89ab"[int(digit, 16) % 4] for digit in "0123456789abcdef"}
 
 
 def admit(new: NewTask, policy: QueuePolicy, *, bytes_max: int) -> Admitted:
@@ -101,10 +103,13 @@ def as_new_task(task: NewTask | Mapping[str, Any]) -> NewTask:
 
 
 def new_life() -> UUID:
-    """A UUID of version 7: unique for ever, and lives begun together lie together in an index."""
-    milliseconds = time.time_ns() // 1_000_000  # only for the order; no rule reads it
-    random_bits = int.from_bytes(os.urandom(10))
-    bits = milliseconds << 80 | random_bits
-    bits = bits & ~(0xF << 76) | 0x7 << 76
-    bits = bits & ~(0x3 << 62) | 0x2 << 62
-    return UUID(int=bits & (1 << 128) - 1)
+    return UUID(new_lives(1)[0])
+
+
+def new_lives(count: int) -> list[str]:
+    """UUIDs of version 7: unique for ever, and lives begun together lie together in an index."""
+    milliseconds = f"{time.time_ns() // 1_000_000:012x}"  # only for the order; no rule reads it
+    begin = f"{milliseconds[:8]}-{milliseconds[8:]}-7"
+    digits = os.urandom(10 * count).hex()
+    each = (digits[at : at + 20] for at in range(0, len(digits), 20))
+    return [f"{begin}{r[:3]}-{VARIANT[r[3]]}{r[4:7]}-{r[7:19]}" for r in each]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .records import Admitted, EnqueuedTask, RedriveBatch
+    from .records import Admitted, EnqueuedTask, Part, RedriveBatch
     from .stores.base import Store, Wake
 
 
@@ -20,7 +20,7 @@ class Around:
 
     def enqueue_alike(
         self, store: Store, queue: str, like: Admitted, payloads: Iterable[str], wake: Wake
-    ) -> Iterator[EnqueuedTask]:
+    ) -> Iterator[Part]:
         return store.enqueue_alike(queue, like, payloads, wake)
 
     def redrive(self, store: Store, queue: str, ids: Sequence[str], **how: Any) -> RedriveBatch:

@@ -48,6 +48,7 @@ from .tasks import (
     arguments_of,
     check_importable,
     find,
+    is_flat,
     json_value,
     lease_task,
     lost,
@@ -201,19 +202,23 @@ class LeaseQueueBackend(LeaseTaskBackend):
     ) -> Sequence[TaskResult[Any, Any]]:
         """Store many, all or none; see LeaseTask."""
         known = self.look_at(task)
-        payloads = [
-            {"args": json_value(args), "kwargs": json_value(kwargs)}
-            for args, kwargs in arguments_of(calls)
-        ]
+        given = list(arguments_of(calls))
+        payloads: Iterable[dict[str, Any]] = (
+            {"args": json_value(args), "kwargs": json_value(kwargs)} for args, kwargs in given
+        )
         queue = known.queue
         if known.like.dedupe_key is not None:  # the first holds it, the others are its duplicates
-            new = how(known.task)
+            new, each = how(known.task), list(payloads)
             with Refusals(NOT_JSON):
-                held = queue.enqueue_many(NewTask(payload=each, **new) for each in payloads)
-            return [self.told(known.task, *each) for each in zip(held, payloads, strict=True)]
+                held = queue.enqueue_many(NewTask(payload=payload, **new) for payload in each)
+            return [self.told(known.task, *one) for one in zip(held, each, strict=True)]
+        if not all(is_flat(args) and is_flat(kwargs) for args, kwargs in given):
+            payloads = list(
+                payloads
+            )  # a class of the site's may ask the database: not while it works
         with Refusals(NOT_JSON):
-            stored = list(queue.enqueue_alike(known.like, payloads))
-        results = QueuedResults(known.task, stored, payloads, self.alias)
+            parts = list(queue.enqueue_alike(known.like, payloads))
+        results = QueuedResults(known.task, parts, self.alias)
         if enqueues_are_heard():
             for result in results:
                 self.tell(result)

@@ -19,7 +19,7 @@ from .errors import InvalidTaskError, LeaseLostError, LostReason
 from .failure import error_text, own_wait
 from .lease import Lease
 from .policy import QueuePolicy, clamped_retry_after, whole
-from .records import Admitted, Disposition, EnqueuedTask, NewTask
+from .records import Admitted, Disposition, EnqueuedTask, NewTask, Part
 from .stores import store_for
 from .stores.base import Clock, Failure, Finish, Store
 from .transitions import Kind, TaskRecord
@@ -147,15 +147,15 @@ class Queue(AsyncQueueMixin):
         text = validation.payload_text(payload, bytes_max=self.options.payload_bytes_max)
         return self.store_all([admit_like(an_admitted(like), text)])[0]
 
-    def enqueue_alike(self, like: Admitted, payloads: Iterable[Any]) -> Iterator[EnqueuedTask]:
+    def enqueue_alike(self, like: Admitted, payloads: Iterable[Any]) -> Iterator[Part]:
         """Store a task as *like* for each of *payloads*, all or none; see ``enqueue_like``.
 
         Args:
             like: without dedupe key.
 
         Returns:
-            The stored tasks, in order. Nothing is stored unless they are read to the end; the
-            connection is in use until then, also while a payload is asked for.
+            The stored tasks, in order, by parts. Nothing is stored unless they are read to the
+            end; the connection is in use until then, also while a payload is asked for.
 
         Raises:
             InvalidTaskError: naming the item's index; nothing was stored.

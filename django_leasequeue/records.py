@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -87,6 +87,14 @@ class EnqueuedTask:
     enqueued_at: datetime
     visible_at: datetime
     duplicate: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Part:
+    """Some of many tasks that were stored, in order, and their payloads as JSON text."""
+
+    tasks: Sequence[EnqueuedTask]
+    payloads: Sequence[str]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

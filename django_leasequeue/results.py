@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
+from itertools import accumulate
 from typing import Any, Final, overload
 
 from django.conf import settings
@@ -14,7 +17,7 @@ from .compat import TaskError, TaskResult, TaskResultStatus
 from .errors import TaskCancelledError, TaskFailedError, WorkerVanishedError
 from .failure import error_facts, type_path
 from .lease import Lease
-from .records import Attempt, EnqueuedTask
+from .records import Attempt, EnqueuedTask, Part
 from .story import ADOPTED, VANISHED, attempts
 from .tasks import LeaseTask, unvalidated, values
 from .transitions import ASIDES, Kind, Transition, born
@@ -99,24 +102,23 @@ class QueuedResults(Sequence["TaskResult[..., Any]"]):
     To make one takes longer than to store its task.
 
     Args:
-        calls: the tasks' payloads.
+        parts: the stored tasks.
     """
 
     def __init__(
         self,
         task: LeaseTask[..., Any],
-        stored: Sequence[EnqueuedTask],
-        calls: Sequence[Mapping[str, Any]],
+        parts: Sequence[Part],
         backend: str,
     ) -> None:
         self.task = task
-        self.stored = stored
-        self.calls = calls
+        self.parts = parts
+        self.ends = list(accumulate(len(part.tasks) for part in parts))
         self.backend = backend
         self.made: dict[int, TaskResult[..., Any]] = {}
 
     def __len__(self) -> int:
-        return len(self.stored)
+        return self.ends[-1] if self.ends else 0
 
     @overload
     def __getitem__(self, index: int) -> TaskResult[..., Any]: ...
@@ -127,8 +129,10 @@ class QueuedResults(Sequence["TaskResult[..., Any]"]):
         if isinstance(places, range):
             return [self[place] for place in places]
         if places not in self.made:
-            facts = (self.stored[places], self.calls[places], self.backend)
-            self.made[places] = queued_result(self.task, *facts)
+            number = bisect_right(self.ends, places)
+            part, place = self.parts[number], places - self.ends[number]  # from the part's end
+            call = json.loads(part.payloads[place])
+            self.made[places] = queued_result(self.task, part.tasks[place], call, self.backend)
         return self.made[places]
 
 

@@ -162,10 +162,10 @@ def arguments(index: int, call: Arguments) -> tuple[Sequence[Any], Mapping[str, 
         RefusedTaskError: neither a list or tuple nor a mapping.
     """
     match call:
-        case Mapping():
-            return (), call
         case list() | tuple():
             return call, {}
+        case Mapping():
+            return (), call
     raise RefusedTaskError(
         f"item {index}: arguments must be a list, a tuple or a mapping, not {type(call).__name__}"
     )
@@ -337,6 +337,13 @@ def failure_of(
 PLAIN: Final = frozenset({str, int, float, bool, type(None)})
 
 
+def is_flat(value: Any) -> bool:
+    """Whether *value* is a list or a dict, and has nothing but text, numbers, truth and null."""
+    if type(value) is dict:
+        return PLAIN.issuperset(map(type, value)) and PLAIN.issuperset(map(type, value.values()))
+    return type(value) is list and PLAIN.issuperset(map(type, value))
+
+
 def json_value(value: Any, depth: int = 0) -> Any:
     """*value* as Django's backends store it: bytes as text, mappings as dicts, sequences as lists.
 
@@ -344,6 +351,8 @@ def json_value(value: Any, depth: int = 0) -> Any:
     """
     if type(value) in PLAIN or depth > DEPTH_MAX:
         return value
+    if is_flat(value):
+        return value.copy()  # as most are
     match value:
         case str():
             return value

@@ -27,7 +27,7 @@ from .compat import TaskResult, task_started
 from .failure import error_facts, type_path
 from .lease import Lease
 from .queue import Queue
-from .records import Admitted, EnqueuedTask, RedriveBatch
+from .records import Admitted, EnqueuedTask, Part, RedriveBatch
 from .signals import attempt_ended, task_dead, task_retried
 from .stores import store_for
 from .stores.base import Store, Wake
@@ -63,15 +63,16 @@ class Tracing(Around):
 
     def enqueue_alike(
         self, store: Store, queue: str, like: Admitted, payloads: Iterable[str], wake: Wake
-    ) -> Iterator[EnqueuedTask]:
+    ) -> Iterator[Part]:
         """As ``enqueue``; the span is over when all are stored."""
         with self.span("send", queue, SpanKind.PRODUCER, type="send") as span:
             rest = context_text() if like.path else ""
             carrying = (with_context(payload, rest) for payload in payloads)
-            stored = list(super().enqueue_alike(store, queue, like, carrying, wake))
+            parts = list(super().enqueue_alike(store, queue, like, carrying, wake))
             if span.is_recording():
+                stored = [task for part in parts for task in part.tasks]
                 span.set_attributes(facts_of([like], stored))
-        yield from stored
+        yield from parts
 
     def redrive(self, store: Store, queue: str, ids: Sequence[str], **how: Any) -> RedriveBatch:
         """Redrive under a span; the attempts that follow stay in their tasks' own traces."""

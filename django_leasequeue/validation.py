@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypedDict
@@ -144,37 +144,68 @@ class NotJson(ValueError):
 
 def check_json(value: Any, depth: int = 0) -> None:
     """Walk *value*, and raise NotJson of the first thing that can't be held."""
-    kind = type(value)
-    if value is None or kind is bool:
-        return
-    if isinstance(value, int):
-        if value.bit_length() > INTEGER_BITS_MAX:
-            raise NotJson("an integer of more than 4300 digits")
-    elif isinstance(value, str):
-        if not storable(value):
-            raise NotJson("text with a NUL character or a lone surrogate")
-    elif isinstance(value, float):
-        if not math.isfinite(value):
-            raise NotJson("a float that isn't finite")
-    elif depth >= DEPTH_MAX:
+    CHECKS.get(type(value), check_kin)(value, depth)
+
+
+def check_kin(value: Any, depth: int) -> None:
+    """*value*, whose class is none of JSON's, as the one that it derives from."""
+    for kind, check in CHECKS.items():
+        if isinstance(value, kind):
+            return check(value, depth)
+    raise NotJson(type(value).__name__)
+
+
+def check_nothing(_: object, __: int) -> None:
+    pass
+
+
+def check_integer(value: int, _: int) -> None:
+    if value.bit_length() > INTEGER_BITS_MAX:
+        raise NotJson("an integer of more than 4300 digits")
+
+
+def check_text(value: str, _: int) -> None:
+    if not storable(value):
+        raise NotJson("text with a NUL character or a lone surrogate")
+
+
+def check_float(value: float, _: int) -> None:
+    if not math.isfinite(value):
+        raise NotJson("a float that isn't finite")
+
+
+def check_object(value: dict[Any, Any], depth: int) -> None:
+    check_depth(depth)
+    for key, item in value.items():
+        check_key(key)
+        try:
+            check_json(item, depth + 1)
+        except NotJson as found:
+            found.under(f".{key}")
+            raise
+
+
+def check_array(value: list[Any] | tuple[Any, ...], depth: int) -> None:
+    check_depth(depth)
+    for index, item in enumerate(value):
+        try:
+            check_json(item, depth + 1)
+        except NotJson as found:
+            found.under(f"[{index}]")
+            raise
+
+
+def check_depth(depth: int) -> None:
+    if depth >= DEPTH_MAX:
         raise NotJson(f"more than {DEPTH_MAX} levels")
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            check_key(key)
-            try:
-                check_json(item, depth + 1)
-            except NotJson as found:
-                found.under(f".{key}")
-                raise
-    elif isinstance(value, list | tuple):
-        for index, item in enumerate(value):
-            try:
-                check_json(item, depth + 1)
-            except NotJson as found:
-                found.under(f"[{index}]")
-                raise
-    else:
-        raise NotJson(kind.__name__)
+
+
+# By class: to ask of each value what it is an instance of takes twice as long.
+CHECKS: Final[dict[type, Callable[[Any, int], None]]] = {
+    **{type(None): check_nothing, bool: check_nothing},
+    **{int: check_integer, str: check_text, float: check_float},
+    **{dict: check_object, list: check_array, tuple: check_array},
+}
 
 
 def storable(text: str) -> bool:

@@ -26,7 +26,7 @@ from .. import signals
 from ..admission import admit_like
 from ..errors import LostReason
 from ..lease import Lease
-from ..records import Admitted, All, Depth, EnqueuedTask, Paused, RedriveBatch, Slots
+from ..records import Admitted, All, Depth, EnqueuedTask, Part, Paused, RedriveBatch, Slots
 from ..transitions import Kind, TaskRecord, Transition, lost_reason
 from ..validation import Why
 
@@ -154,17 +154,19 @@ class Store(ABC):
 
     def enqueue_alike(
         self, queue: str, like: Admitted, payloads: Iterable[str], wake: Wake | None = None
-    ) -> Iterator[EnqueuedTask]:
-        """Store a task for each of *payloads*, all or none, and answer one each, in order.
+    ) -> Iterator[Part]:
+        """Store a task for each of *payloads*, all or none; answer one each, in order, by parts.
 
-        They are stored while the answers are read, up to the last one; where that isn't reached,
+        They are stored while the parts are read, up to the last one; where that isn't reached,
         as where *payloads* raises, nothing is.
 
         Args:
             like: what they have in common; without key, and without an id but that of its life.
             wake: told once what was stored is committed.
         """
-        yield from self.enqueue(queue, [admit_like(like, payload) for payload in payloads], wake)
+        texts = list(payloads)
+        stored = self.enqueue(queue, [admit_like(like, text) for text in texts], wake)
+        yield Part(tasks=stored, payloads=texts)
 
     @abstractmethod
     def claim(self, queue: str, *, worker: str, limit: int) -> list[Lease]:

@@ -190,6 +190,19 @@ def test_calls_that_ask_the_database_are_read_before_anything_is_sent(
     assert len(tasks.send.enqueue_many(calls())) == LATE
 
 
+def test_arguments_that_ask_the_database_are_read_before_anything_is_sent(
+    backend: LeaseQueueBackend,
+) -> None:
+    class Page(UserList[str]):
+        def __iter__(self) -> Iterator[str]:
+            backend.queue("mail").depth()
+            return super().__iter__()
+
+    calls = [[Page(["ada"])] if number % 500 == 499 else [str(number)] for number in range(LATE)]
+    results = tasks.send.enqueue_many(calls)  # type: ignore[arg-type]
+    assert results[499].args == [["ada"]]
+
+
 async def many_later() -> Any:
     return await tasks.send.aenqueue_many([["ada"], ["bob"]])
 

@@ -17,7 +17,7 @@ from django.db.models import Subquery
 from psycopg.errors import DeadlockDetected, SerializationFailure
 
 from ...lease import Lease
-from ...records import Admitted, Depth, EnqueuedTask, Slots
+from ...records import Admitted, Depth, EnqueuedTask, Part, Slots
 from ...transitions import Kind, State, TaskRecord, json_text
 from ...validation import Why
 from ..base import BATCH, Clock, Failure, Finish, Old, Pruned, Wake
@@ -91,8 +91,7 @@ class PostgresStore(DatabaseStore):
         else:
             self.on_commit(wake)
         [(_, *facts)] = answer
-        [stored] = rows.enqueued_alike(facts, lives=[task.life], ids=[task.id], tenant=task.tenant)
-        return stored
+        return rows.stored_as(facts, life=task.life, id=task.id, tenant=task.tenant)
 
     def store_chunks(self, queue: str, tasks: Sequence[Admitted]) -> list[EnqueuedTask]:
         with transaction.atomic(using=self.using):
@@ -131,14 +130,14 @@ class PostgresStore(DatabaseStore):
 
     def enqueue_alike(
         self, queue: str, like: Admitted, payloads: Iterable[str], wake: Wake | None = None
-    ) -> Iterator[EnqueuedTask]:
+    ) -> Iterator[Part]:
         shared = self.at_present({"queue": queue, **columns.of_kind(like)})
         batches = (shared | batch for batch in columns.batches(payloads))
         stored = False
         with transaction.atomic(using=self.using):
             for batch, [answer] in run_ahead(self.using, "enqueue_alike", batches):
-                lives, ids = batch["lives"], batch["ids"]
-                yield from rows.enqueued_alike(answer, lives=lives, ids=ids, tenant=like.tenant)
+                tasks = rows.StoredAlike(answer, lives=batch["ids"], tenant=like.tenant)
+                yield Part(tasks=tasks, payloads=batch["payloads"])
                 stored = True
             if wake and stored:
                 self.on_commit(wake)

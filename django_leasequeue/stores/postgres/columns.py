@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any, Final
 from uuid import UUID
 
-from ...admission import new_life
+from ...admission import new_lives
 from ...failure import fingerprint
 from ...records import Admitted
 from ...transitions import data_of
@@ -42,23 +42,18 @@ def chunks(tasks: Sequence[Admitted]) -> Iterator[list[Admitted]]:
         yield chunk
 
 
-def batches(payloads: Iterable[str]) -> Iterator[dict[str, Any]]:
+def batches(payloads: Iterable[str]) -> Iterator[dict[str, list[str]]]:
     """*payloads* in order, with a new life each, cut so that no batch grows too large."""
     texts: list[str] = []
     characters = 0
     for text in payloads:
         if len(texts) == ROWS_MAX or (texts and characters + len(text) > CHARACTERS_MAX):
-            yield with_lives(texts)
+            yield {"ids": new_lives(len(texts)), "payloads": texts}
             texts, characters = [], 0
         texts.append(text)
         characters += len(text)
     if texts:
-        yield with_lives(texts)
-
-
-def with_lives(texts: list[str]) -> dict[str, Any]:
-    lives = [new_life() for _ in texts]
-    return {"lives": lives, "ids": [str(life) for life in lives], "payloads": texts}
+        yield {"ids": new_lives(len(texts)), "payloads": texts}
 
 
 def of_task(task: Admitted) -> dict[str, Any]:

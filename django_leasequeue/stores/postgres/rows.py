@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from operator import attrgetter
-from typing import Any
+from typing import Any, overload
 from uuid import UUID
 
 from ...lease import Lease
@@ -88,21 +88,40 @@ def enqueued(
     )
 
 
-def enqueued_alike(
-    answer: Sequence[Any], *, lives: Iterable[UUID], ids: Iterable[str], tenant: str
-) -> Iterator[EnqueuedTask]:
-    """What one *answer* tells of all tasks of *lives*, columns in the order of its statement."""
-    state, enqueued_at, visible_at = State(answer[0]), utc(answer[1]), utc(answer[2])
-    for life, id in zip(lives, ids, strict=True):
-        yield EnqueuedTask(
-            life=life,
-            id=id,
-            tenant=tenant,
-            state=state,
-            enqueued_at=enqueued_at,
-            visible_at=visible_at,
-            duplicate=False,
-        )
+def stored_as(answer: Sequence[Any], *, life: UUID, id: str, tenant: str) -> EnqueuedTask:
+    """What an *answer* tells of a new task, columns in the order of its statement."""
+    state, enqueued_at, visible_at = answer
+    return EnqueuedTask(
+        life=life,
+        id=id,
+        tenant=tenant,
+        state=State(state),
+        enqueued_at=utc(enqueued_at),
+        visible_at=utc(visible_at),
+        duplicate=False,
+    )
+
+
+class StoredAlike(Sequence[EnqueuedTask]):
+    """What one *answer* tells of the tasks of all *lives*, each made when it is asked for."""
+
+    def __init__(self, answer: Sequence[Any], *, lives: Sequence[str], tenant: str) -> None:
+        self.answer = answer
+        self.lives = lives
+        self.tenant = tenant
+
+    def __len__(self) -> int:
+        return len(self.lives)
+
+    @overload
+    def __getitem__(self, index: int) -> EnqueuedTask: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[EnqueuedTask]: ...
+    def __getitem__(self, index: int | slice) -> Any:
+        if isinstance(index, slice):
+            return [self[place] for place in range(len(self))[index]]
+        life = self.lives[index]
+        return stored_as(self.answer, life=UUID(life), id=life, tenant=self.tenant)
 
 
 def record(row: Row) -> TaskRecord:

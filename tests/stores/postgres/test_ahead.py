@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -12,6 +12,7 @@ from django.db import OperationalError, connection, connections, transaction
 from psycopg.pq import TransactionStatus
 
 from django_leasequeue.models import Task, TaskTransition
+from django_leasequeue.records import EnqueuedTask, Part
 from django_leasequeue.stores.postgres import PostgresStore, columns
 from tests.builders import a_task
 
@@ -28,6 +29,10 @@ def payloads(seen: list[TransactionStatus]) -> Iterator[str]:
         yield str(number)
 
 
+def flat(parts: Iterable[Part]) -> list[EnqueuedTask]:
+    return [task for part in parts for task in part.tasks]
+
+
 def test_the_server_works_while_the_next_part_is_made(store: PostgresStore) -> None:
     seen: list[TransactionStatus] = []
     list(store.enqueue_alike("q", a_task("x"), payloads(seen)))
@@ -41,7 +46,7 @@ def test_they_are_stored_alike_where_each_statement_is_logged(
     store: PostgresStore, settings: Any, *, debug: bool
 ) -> None:
     settings.DEBUG = debug
-    stored = list(store.enqueue_alike("q", a_task("x", tenant="t"), payloads([])))
+    stored = flat(store.enqueue_alike("q", a_task("x", tenant="t"), payloads([])))
 
     tasks = Task.objects.order_by("seq")
     assert [(task.life, task.task_id, task.tenant) for task in tasks] == [
@@ -58,7 +63,7 @@ def test_each_has_the_answer_and_the_rows_that_it_would_have_had_alone(
     of_their_own = {"seq", "id", "life", "task_id"}
     kind = a_task(tenant="t", path="a.b", priority=3, max_attempts=2, run_after=wait)
 
-    [alike] = store.enqueue_alike("q", kind, ["7"])
+    [alike] = flat(store.enqueue_alike("q", kind, ["7"]))
     life = a_task().life
     [alone] = store.enqueue("q", [replace(kind, life=life, id=str(life), payload="7")])
 
@@ -123,4 +128,4 @@ def test_who_watches_the_connection_may_ask_it(store: PostgresStore) -> None:
         return answer
 
     with connection.execute_wrapper(watch):
-        assert len(list(store.enqueue_alike("q", a_task("x"), payloads([])))) == SOME
+        assert len(flat(store.enqueue_alike("q", a_task("x"), payloads([])))) == SOME

@@ -13,7 +13,9 @@ WITH clock AS MATERIALIZED (
 ),
 due AS MATERIALIZED (
     SELECT now, greatest(now, %(run_at)s::timestamptz,
-                         now + %(delay_us)s::bigint * interval '1 microsecond') AS visible_at
+                         now + %(delay_us)s::bigint * interval '1 microsecond') AS visible_at,
+           %(visibility_us)s::bigint * interval '1 microsecond' AS visibility,
+           %(max_lease_us)s::bigint * interval '1 microsecond' AS max_lease
       FROM clock
 ),
 asked AS MATERIALIZED (
@@ -26,8 +28,7 @@ stored AS (
             visibility, max_lease, state, enqueued_at, visible_at, attempt, last_error, lane)
     SELECT seq, life, %(queue)s::text, %(tenant)s::text, life::text, %(path)s::text, payload,
            %(priority)s::smallint, %(max_attempts)s::integer,
-           %(visibility_us)s::bigint * interval '1 microsecond',
-           %(max_lease_us)s::bigint * interval '1 microsecond', 'ready', now, visible_at, 0, '',
+           visibility, max_lease, 'ready', now, visible_at, 0, '',
            CASE WHEN visible_at > now THEN 'later' ELSE 'now' END
       FROM asked, due
 ),

@@ -99,8 +99,8 @@ class AsyncQueueMixin(OperatorMixin):
                 # A sleeper talks to the server: not on the event loop.
                 await whole(asyncio.to_thread(sleeper.__enter__))
                 while True:
-                    due = await sync_to_async(self.seconds_until_due)()
-                    lease = await self.aclaim_one(worker, end)
+                    visible, due = await sync_to_async(self.outlook)()
+                    lease = await self.aclaim_one(worker, end) if visible else None
                     left = end - self.monotonic()
                     if lease or left <= 0:
                         return lease

@@ -62,15 +62,16 @@ class ListeningSleeper(Sleeper):
             with self.mending():
                 self.session.execute("SELECT pg_advisory_unlock_all()")
 
-    def sleep(self, seconds: float) -> None:
+    def sleep(self, seconds: float) -> bool:
         if self.has_come_back():
-            return  # what was enqueued meanwhile notified nobody: worth a look at once
+            return True  # what was enqueued meanwhile notified nobody: worth a look at once
         ready = self.wait_for_input(min(seconds, self.patience()))
         if self.bell in ready:
             os.read(self.bell, 4096)
         if self.session is not None:
             with self.mending():
                 self.hear(bool(ready))
+        return bool(ready)
 
     def wait_for_input(self, seconds: float) -> set[int]:
         """Which of the bell and the session have something to read; none after *seconds*."""

@@ -7,6 +7,7 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from math import inf
 from typing import Any
 
 from django.db import InterfaceError, OperationalError
@@ -56,8 +57,8 @@ class PollMixin(ABC):
         with self.borrowed_sleeper() as sleeper, sleeper:
             # From here on a commit wakes us. One that came before told nobody: look again.
             while True:
-                due = self.seconds_until_due()
-                lease = self.claim_one(worker, end)
+                visible, due = self.outlook()
+                lease = self.claim_one(worker, end) if visible else None
                 left = end - self.monotonic()
                 if lease or left <= 0:
                     return lease
@@ -85,13 +86,17 @@ class PollMixin(ABC):
         finally:
             self.sleepers.append(sleeper)
 
-    def seconds_until_due(self) -> float:
-        """Until the next scheduled time or deadline; infinite where there is none."""
+    def outlook(self) -> tuple[bool, float]:
+        """Whether a claim is worth while, and the seconds until the next time or deadline.
+
+        One look at both: what comes due or becomes visible after it is either waited for, or
+        announced to who sleeps.
+        """
         try:
-            due = self.store.next_due(self.name)
+            visible, due_in = self.store.outlook(self.name)
         except (OperationalError, InterfaceError):
-            return 1.0  # the database is away: look again soon
-        return due.total_seconds() if due else float("inf")
+            return True, 1.0  # the database is away: the claim says so; look again soon
+        return visible, due_in.total_seconds() if due_in else inf
 
     def monotonic(self) -> float:
         clock = self.store.clock

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 from uuid import UUID
 
 from .transitions import State
@@ -105,6 +105,16 @@ class Depth:
     scheduled: int
     leased: int
     dead: int
+
+
+class Outlook(NamedTuple):
+    """Whether anything is to be claimed, or settled by a claim; and how long until more is.
+
+    ``due_in`` is until the next scheduled time or deadline; None: nothing will come due.
+    """
+
+    visible: bool
+    due_in: timedelta | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

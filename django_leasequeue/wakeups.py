@@ -115,8 +115,8 @@ class Sleeper(ABC):
         self.withdraw()
 
     @abstractmethod
-    def sleep(self, seconds: float) -> None:
-        """Return after *seconds*, or earlier when woken, by ``wake`` or by a notification."""
+    def sleep(self, seconds: float) -> bool:
+        """Return after *seconds*, or true when woken before, by ``wake`` or by a notification."""
 
     @abstractmethod
     def wake(self) -> None:
@@ -171,9 +171,10 @@ class LocalSleeper(Sleeper):
         super().__init__(using, queues)
         self.woken = threading.Event()
 
-    def sleep(self, seconds: float) -> None:
-        self.woken.wait(seconds)
+    def sleep(self, seconds: float) -> bool:
+        woken = self.woken.wait(seconds)
         self.woken.clear()
+        return woken
 
     def wake(self) -> None:
         self.woken.set()
@@ -186,10 +187,12 @@ class FakeTimeSleeper(LocalSleeper):
         super().__init__(using, queues)
         self.clock = clock
 
-    def sleep(self, seconds: float) -> None:
+    def sleep(self, seconds: float) -> bool:
         end = self.clock.now() + timedelta(seconds=min(seconds, SLEEP_SECONDS_MAX))
         self.clock.wait_until(end, self.woken.is_set)
+        woken = self.woken.is_set()
         self.woken.clear()
+        return woken
 
     def wake(self) -> None:
         super().wake()

@@ -26,7 +26,7 @@ from .. import signals
 from ..admission import admit_like
 from ..errors import LostReason
 from ..lease import Lease
-from ..records import Admitted, All, Depth, EnqueuedTask, Part, Paused, RedriveBatch, Slots
+from ..records import Admitted, All, Depth, EnqueuedTask, Outlook, Part, Paused, RedriveBatch, Slots
 from ..transitions import Kind, TaskRecord, Transition, lost_reason
 from ..validation import Why
 
@@ -290,8 +290,8 @@ class Store(ABC):
         """How long the oldest visible task has been visible; None where nothing is."""
 
     @abstractmethod
-    def next_due(self, queue: str) -> timedelta | None:
-        """How long until a scheduled time or a deadline comes due; None where nothing will."""
+    def outlook(self, queue: str) -> Outlook:
+        """Whether a claim is worth while now, and how long until more comes due."""
 
     @abstractmethod
     def counts(self, queue: str) -> Mapping[str, int]:

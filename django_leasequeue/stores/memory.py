@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Unpack
 from uuid import UUID
 
-from ..records import All, Depth, Paused
+from ..records import All, Depth, Outlook, Paused
 from ..transitions import Kind, State, TaskRecord, Transition, as_of, overdue
 from ..validation import Why
 from .base import BATCH, Clock, Old, Pruned
@@ -205,11 +205,12 @@ class MemoryStore(FoldingStore):
         instants = [task.visible_at for task in tasks if task.state is State.READY]
         return self.now() - min(instants) if instants else None
 
-    def next_due(self, queue: str) -> timedelta | None:
-        waiting = {State.SCHEDULED, State.LEASED}
-        tasks = self.as_of_now(queue)
-        instants = [task.visible_at for task in tasks if task.state in waiting]
-        return min(instants) - self.now() if instants else None
+    def outlook(self, queue: str) -> Outlook:
+        now = self.now()
+        held = self.look(queue=queue)
+        waits = [task.visible_at - now for task in held if task.state is not State.DEAD]
+        later = [wait for wait in waits if wait > timedelta(0)]
+        return Outlook(visible=len(later) < len(waits), due_in=min(later, default=None))
 
     def counts(self, queue: str) -> Mapping[str, int]:
         now = self.now()

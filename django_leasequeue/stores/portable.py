@@ -21,7 +21,7 @@ from django.db.models import Count, F, Min, Q, QuerySet
 
 from ..lease import Lease
 from ..models import Effect, Task, TaskTransition, Turn, column, dead_at
-from ..records import Admitted, Depth, EnqueuedTask
+from ..records import Admitted, Depth, EnqueuedTask, Outlook
 from ..transitions import NOTHING, TRANSITION, Kind, State, TaskRecord, Transition, as_of
 from . import pauses, pruning
 from .base import Old, Pruned, move
@@ -256,11 +256,15 @@ class PortableStore(DatabaseStore, FoldingStore):
         since = self.tasks.filter(visible(at), queue=queue).aggregate(at=Min("visible_at"))["at"]
         return at - since if since else None
 
-    def next_due(self, queue: str) -> timedelta | None:
+    def outlook(self, queue: str) -> Outlook:
         at = self.now()
-        later = self.tasks.filter(queue=queue, lane="later", visible_at__gt=at)
-        row = later.order_by("visible_at", "seq").first()
-        return row.visible_at - at if row else None
+        later = self.tasks.filter(queue=queue, lane="later")
+        following = later.filter(visible_at__gt=at).aggregate(at=Min("visible_at"))["at"]
+        visible = self.tasks.filter(queue=queue, lane="now").exists()
+        return Outlook(
+            visible=visible or later.filter(visible_at__lte=at).exists(),
+            due_in=following - at if following else None,
+        )
 
     @move
     def prune(self, old: Old, *, behind: int, size: int) -> Pruned:

@@ -115,14 +115,17 @@ class Claimer:
         with self.sleeper:
             # From here on a commit wakes us. One that came before told nobody: look again.
             while True:
-                # Asked first: what comes due in between is found by the look.
-                due = min(queue.seconds_until_due() for queue in self.queues)
-                if self.claim() or self.stopping.is_set() or self.unmute():
+                outlooks = [queue.outlook() for queue in self.queues]
+                if any(visible for visible, _ in outlooks) and self.claim():
+                    break
+                if self.stopping.is_set() or self.unmute():
                     break
                 session.tidy()
-                self.sleeper.sleep(min(due, self.poll_interval, self.deliveries.patience()))
+                due = min(seconds for _, seconds in outlooks)
+                pause = min(due, self.poll_interval, self.deliveries.patience())
                 # At once: whoever enqueued waits for it.
-                if self.claim() or self.deliveries.in_hand() or self.sleeper.muted != muted:
+                woken = self.sleeper.sleep(pause) and self.claim()
+                if woken or self.deliveries.in_hand() or self.sleeper.muted != muted:
                     break
             time.sleep(0)  # before we withdraw, the runner begins what was leased
         return True

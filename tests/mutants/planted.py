@@ -249,7 +249,7 @@ PLANTED: Final = [
     ),
     sql(
         "a retry that comes due wakes nobody",
-        "next_due", "AND task.visible_at > (SELECT now FROM clock)", "AND false",
+        "outlook", "AND task.visible_at > (SELECT now FROM clock)", "AND false",
         f"{POSTGRES}a_poll_returns_when_a_retry_comes_due",
     ),
     rules(

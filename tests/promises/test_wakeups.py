@@ -243,16 +243,16 @@ def level(transactional_db: None, request: pytest.FixtureRequest) -> Iterator[st
 def test_an_enqueue_between_the_look_and_the_sleep_is_not_missed(level: str, queue: Queue) -> None:
     """G28: the race of a notification after the commit: announced, looked, not yet asleep."""
     looked, go_on = threading.Event(), threading.Event()
-    ask = queue.claim_one
+    ask = queue.outlook
 
-    def claim_one(worker: str, end: float) -> Lease | None:
-        lease = ask(worker, end)
-        if wakeups.asleep and not lease:  # the look under the announcement
-            looked.set()
-            go_on.wait(10)
-        return lease
+    def outlook() -> tuple[bool, float]:
+        answer = ask()
+        assert wakeups.asleep  # the look under the announcement
+        looked.set()
+        go_on.wait(10)
+        return answer
 
-    queue.claim_one = claim_one  # type: ignore[method-assign]
+    queue.outlook = outlook  # type: ignore[method-assign]
     polling = in_thread(lambda: queue.poll(worker="sleeper", wait=60))
     assert looked.wait(10)
 

@@ -58,7 +58,7 @@ new_tasks = st.builds(
 QUESTIONS: Final[Sequence[Callable[[Store, str], Any]]] = (
     lambda store, queue: store.depth(queue),
     lambda store, queue: store.oldest_visible(queue),
-    lambda store, queue: store.next_due(queue),
+    lambda store, queue: store.outlook(queue),
     lambda store, queue: [task.life for task in store.dead(queue, tenant=ALL)],
 )
 
@@ -203,7 +203,7 @@ class Comparison(RuleBasedStateMachine):
     @rule()
     def wait_until_something_is_due(self) -> None:
         """That very instant."""
-        if due := self.model.next_due(self.queue):
+        if due := self.model.outlook(self.queue).due_in:
             self.clock.move(self.clock.now() + due)
 
     @invariant()

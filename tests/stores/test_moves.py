@@ -594,19 +594,19 @@ class TestLists:
     def test_when_things_come_due_and_how_long_they_have_waited(
         self, store: Store, clock: FakeClock
     ) -> None:
-        assert (store.oldest_visible(QUEUE), store.next_due(QUEUE)) == (None, None)
+        assert (store.oldest_visible(QUEUE), store.outlook(QUEUE)) == (None, (False, None))
         store.enqueue(QUEUE, [a_task("late", run_after=timedelta(seconds=40))])
         a_lease(store)
         clock.set(4)
-        assert store.next_due(QUEUE) == timedelta(seconds=26)
+        assert store.outlook(QUEUE) == (False, timedelta(seconds=26))
         store.enqueue(QUEUE, [a_task("b")])
 
         clock.set(35)
 
-        assert store.next_due(QUEUE) == timedelta(seconds=5)
+        assert store.outlook(QUEUE) == (True, timedelta(seconds=5))
         assert store.oldest_visible(QUEUE) == timedelta(seconds=31)
         clock.set(40)
-        assert store.next_due(QUEUE) is None, "what has come due is there already"
+        assert store.outlook(QUEUE) == (True, None), "what has come due is there already"
 
     def test_the_history_is_in_log_order_from_any_position(self, store: Store) -> None:
         lease, other = a_lease(store), a_lease(store, "b")

@@ -30,7 +30,7 @@ def life_of(queue: str, store: Store, set_clock: Callable[[float], None]) -> Ite
 
     def looked_at() -> object:
         dead = [letter.tenant + letter.id for letter in store.dead(queue, tenant=ALL, limit=9)]
-        waited, due = store.oldest_visible(queue), store.next_due(queue)
+        waited, due = store.oldest_visible(queue), store.outlook(queue)
         return store.depth(queue), dead, waited, due, store.counts(queue), held("m"), held("n")
 
     def held(tenant: str) -> list[object]:

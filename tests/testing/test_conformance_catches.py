@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 
 from django_leasequeue import ALL, InvalidTaskError, Lease, Queue, QueuePolicy
-from django_leasequeue.records import Admitted, EnqueuedTask
+from django_leasequeue.records import Admitted, EnqueuedTask, Outlook
 from django_leasequeue.stores.memory import MemoryStore
 from django_leasequeue.testing.clock import FakeClock
 from django_leasequeue.testing.conformance import POLICY, WorkQueueConformance
@@ -152,8 +152,8 @@ class NoWakeUp(MemoryStore):
 
 
 class NoWakeUpForWhatComesDue(MemoryStore):
-    def next_due(self, queue: str) -> timedelta | None:
-        return None
+    def outlook(self, queue: str) -> Outlook:
+        return super().outlook(queue)._replace(due_in=None)
 
 
 class DuplicateReplaces(MemoryStore):

@@ -30,8 +30,9 @@ class CountedSleeper(LocalSleeper):
     def announce(self) -> None:
         self.announced += 1
 
-    def sleep(self, seconds: float) -> None:
+    def sleep(self, seconds: float) -> bool:
         self.queue.enqueue({})
+        return True
 
 
 class NotedDeliveries(Deliveries):
@@ -100,11 +101,12 @@ def test_who_has_muted_a_queue_that_is_resumed_does_not_sleep_on(unmuted_at: str
         if unmuted_at == "announcing":
             sleeper.muted = frozenset()
 
-    def sleep(seconds: float) -> None:
+    def sleep(seconds: float) -> bool:
         slept_for.append(announced_for[-1])
         if slept_for[-1]:
             queue.enqueue({})
         assert len(slept_for) < 3
+        return True
 
     sleeper.announce, sleeper.sleep = announce, sleep  # type: ignore[method-assign]
     claimer = claimer_of(queue, sleeper, Deliveries(1, lambda: None))
@@ -139,9 +141,10 @@ def test_who_sleeps_keeps_no_connection_longer_than_the_site_wants() -> None:
     claimer = claimer_of(queue, sleeper, Deliveries(1, lambda: None))
     done: list[str] = []
 
-    def sleep(seconds: float) -> None:
+    def sleep(seconds: float) -> bool:
         done.append("sleep")
         queue.enqueue({})
+        return True
 
     def claim_or_sleep() -> None:
         session = Session()

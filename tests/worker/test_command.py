@@ -14,13 +14,11 @@ from django.db import connections
 from django.db.migrations.recorder import MigrationRecorder
 from django.db.models import QuerySet
 
-from django_leasequeue.admission import admit
 from django_leasequeue.compat import TASKS_LOGGER
 from django_leasequeue.lease import Lease
 from django_leasequeue.management.commands.leasequeue_worker import log_somewhere
 from django_leasequeue.models import Task
 from django_leasequeue.queue import Queue
-from django_leasequeue.records import NewTask
 from django_leasequeue.wakeups import Sleeper
 from django_leasequeue.worker.names import new_name
 from tests.databases import on_all
@@ -109,7 +107,7 @@ def test_a_worker_with_a_free_thread_does_not_spin(site: Site) -> None:
 def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What a worker does from here on."""
     steps: list[str] = []
-    claim, leave = Queue.claim, Sleeper.__exit__
+    claim, look, leave = Queue.claim, Queue.outlook, Sleeper.__exit__
 
     def claimed(queue: Queue, **how: Any) -> list[Lease]:
         leases = claim(queue, **how)
@@ -117,11 +115,17 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             steps.append("leased" if leases else "nothing")
         return leases
 
+    def looked(queue: Queue) -> tuple[bool, float]:
+        if queue.name == "work":
+            steps.append("looked")
+        return look(queue)
+
     def withdrawn(sleeper: Sleeper, *error: Any) -> None:
         steps.append("withdrawn")
         leave(sleeper, *error)
 
     monkeypatch.setattr(Queue, "claim", claimed)
+    monkeypatch.setattr(Queue, "outlook", looked)
     monkeypatch.setattr(Sleeper, "__exit__", withdrawn)
     return steps
 
@@ -130,7 +134,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_who_is_woken_claims_before_anything_else(site: Site, steps: list[str]) -> None:
     """To withdraw first is a round trip for which whoever enqueued would wait."""
     with site.worker():
-        wait_for(lambda: steps == ["nothing", "nothing"])  # the second look is the one before sleep
+        wait_for(lambda: steps == ["nothing", "looked"])
         site.enqueue(tasks.add, 1, 2)
         wait_for(lambda: {"leased", "withdrawn"} <= set(steps))
 
@@ -138,33 +142,14 @@ def test_who_is_woken_claims_before_anything_else(site: Site, steps: list[str]) 
 
 
 @databases
-def test_what_becomes_visible_behind_the_question_when_is_found_by_the_look(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As what comes due in between: in the other order it would be slept over."""
-    ask, asked = Queue.seconds_until_due, list[str]()
-    call = NewTask(payload={"args": [1, 2], "kwargs": {}}, path=tasks.add.module_path)
-
-    def asked_in_time(queue: Queue) -> float:
-        due = ask(queue)
-        if queue.name == "work" and not asked:
-            asked.append("once")
-            task = admit(call, queue.policy, bytes_max=1000)
-            queue.store.enqueue("work", [task])  # which wakes nobody
-        return due
-
-    monkeypatch.setattr(Queue, "seconds_until_due", asked_in_time)
-    with site.worker(poll_interval=60.0):
-        wait_for(lambda: len(tasks.runs) == 1, 10)
-
-
-@databases
-def test_an_idle_worker_stays_announced_from_one_look_to_the_next(
+def test_an_idle_worker_stays_announced_and_asks_once_each_poll_interval(
     site: Site, steps: list[str]
 ) -> None:
     with site.worker(poll_interval=0.01):
         wait_for(lambda: len(steps) > 5)
-        assert set(steps) == {"nothing"}
+        asked = steps.copy()
+
+    assert asked == ["nothing", *["looked"] * (len(asked) - 1)]
 
 
 def asleep() -> list[object]:

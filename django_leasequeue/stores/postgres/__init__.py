@@ -17,7 +17,7 @@ from django.db.models import Subquery
 from psycopg.errors import DeadlockDetected, SerializationFailure
 
 from ...lease import Lease
-from ...records import Admitted, Depth, EnqueuedTask, Part, Slots
+from ...records import Admitted, Depth, EnqueuedTask, Outlook, Part, Slots
 from ...transitions import Kind, State, TaskRecord, json_text
 from ...validation import Why
 from ..base import BATCH, Clock, Failure, Finish, Old, Pruned, Wake
@@ -344,9 +344,9 @@ class PostgresStore(DatabaseStore):
         oldest: timedelta | None = self.run("depth", queue=queue)[0]["oldest"]
         return oldest
 
-    def next_due(self, queue: str) -> timedelta | None:
-        answer = self.run("next_due", queue=queue)
-        return answer[0]["remaining"] if answer else None
+    def outlook(self, queue: str) -> Outlook:
+        [answer] = self.run("outlook", queue=queue)
+        return Outlook(visible=answer["visible"], due_in=answer["remaining"])
 
     def prune(self, old: Old, *, behind: int, size: int) -> Pruned:
         [row] = self.run(

@@ -153,7 +153,7 @@ HOT: dict[str, tuple[dict[str, Any], set[str]]] = {
         {"queue": "q", "tenant": "t1", "id": "1", "life": LIVES[0]},
         {"leasequeue_task_id", "leasequeue_task_pkey", "leasequeue_transition_life"},
     ),
-    "next_due": ({"queue": "q"}, {"leasequeue_task_later"}),
+    "outlook": ({"queue": "q"}, {"leasequeue_task_now", "leasequeue_task_later"}),
 }
 # They read all of a queue, or all that is scheduled and leased, or only the small table of turns;
 # or they call a function that has its own way with the planner, or no table at all.
@@ -271,7 +271,7 @@ def test_the_order_comes_from_the_index(backlog: None) -> None:
     Where statistics say that the table is empty, a sort of nothing costs the planner nothing: that
     lasts until the table is analysed again, a minute after it was filled.
     """
-    for label, found in plans(["claim", "claim_onward", "claim_rotating", "settle", "next_due"]):
+    for label, found in plans(["claim", "claim_onward", "claim_rotating", "settle", "outlook"]):
         for node in nodes(found):
             read = [n for n in nodes(node) if n.get("Relation Name") == "leasequeue_task"]
             assert not ("Sort" in node["Node Type"] and read), label

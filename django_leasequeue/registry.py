@@ -15,10 +15,10 @@ from typing import Any, Final
 from .models import Worker
 from .stores import store_for
 
-TELL_SECONDS: Final = 4.0  # at least: workers look every 5
+TELL_SECONDS: Final = 9.0  # at least: workers look every 10
 # A worker whose database refuses its upkeep pauses that for half a minute.
 GONE_SECONDS: Final = 60.0
-FORGOTTEN_SECONDS: Final = 3600.0
+FORGOTTEN: Final = timedelta(hours=1)
 TASKS_MAX: Final = 50  # that a worker tells of
 PLAIN: Final = ("host", "pid", "threads", "started_at", "seen_at")  # columns that are as told
 
@@ -58,6 +58,8 @@ def tell(using: str, worker: WorkerFacts) -> None:
     said["queues"] = json.dumps(worker.queues)
     said["tasks"] = json.dumps([asdict(task) for task in worker.tasks[:TASKS_MAX]], default=str)
     if not Worker.objects.using(using).filter(name=worker.name).update(**said):
+        # At its start; nobody shows them any more.
+        Worker.objects.using(using).filter(seen_at__lt=worker.seen_at - FORGOTTEN).delete()
         Worker.objects.using(using).bulk_create(
             [Worker(name=worker.name, **said)], ignore_conflicts=True
         )
@@ -68,16 +70,11 @@ def leave(using: str, name: str, started_at: datetime) -> None:
     Worker.objects.using(using).filter(name=name, started_at=started_at).delete()
 
 
-def forget(using: str, now: datetime) -> int:
-    """Strike out who has been gone for an hour; how many."""
-    ago = now - timedelta(seconds=FORGOTTEN_SECONDS)
-    return Worker.objects.using(using).filter(seen_at__lt=ago).delete()[0]
-
-
 def workers(using: str) -> list[WorkerFacts]:
     """Who there is, and who has been lately, by name."""
     now = store_for(using).now()
-    return [facts(row, now) for row in Worker.objects.using(using).order_by("name")]
+    known = Worker.objects.using(using).filter(seen_at__gte=now - FORGOTTEN)
+    return [facts(row, now) for row in known.order_by("name")]
 
 
 def facts(row: Worker, now: datetime) -> WorkerFacts:

@@ -73,7 +73,6 @@ class Presence:
         now = self.store.now()
         self.started_at = self.started_at or ago(self.made_at, now)
         registry.tell(self.store.using, self.facts(now, self.started_at))
-        registry.forget(self.store.using, now)
         self.notice(self.store.pauses())
 
     def facts(self, now: datetime, started_at: datetime) -> WorkerFacts:

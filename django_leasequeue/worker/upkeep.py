@@ -30,7 +30,7 @@ from .outage import OUTAGE
 from .presence import Presence
 from .sessions import Session
 
-IDLE_SECONDS: Final = 5.0
+IDLE_SECONDS: Final = 10.0
 PAUSE_SECONDS_MIN: Final = 0.05
 SHARE: Final = 3  # at most every third second goes into pruning
 # What is behind catches up by larger batches: beside busy threads a call takes its time, however

@@ -199,7 +199,7 @@ def test_arguments_that_ask_the_database_are_read_before_anything_is_sent(
             return super().__iter__()
 
     calls = [[Page(["ada"])] if number % 500 == 499 else [str(number)] for number in range(LATE)]
-    results = tasks.send.enqueue_many(calls)  # type: ignore[arg-type]
+    results = tasks.send.enqueue_many(calls)
     assert results[499].args == [["ada"]]
 
 

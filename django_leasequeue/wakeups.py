@@ -35,6 +35,8 @@ from typing import Any, Final, Self
 
 from django.db import Error, connections
 
+from .stores.drivers import close_if_lost
+
 logger = logging.getLogger("django_leasequeue")
 
 CHANNEL: Final = "leasequeue"
@@ -83,7 +85,7 @@ class Wake:
             run(self.using, "notify", self.told)
         except Error as error:
             logger.warning("nobody could be told that queue=%s has work: %s", self.queue, error)
-            connections[self.using].close_if_unusable_or_obsolete()
+            close_if_lost(connections[self.using])
 
     @property
     def told(self) -> Mapping[str, Any]:

@@ -45,13 +45,23 @@ class Reached:
         connection = connections[self.using]
         if not unavailable(error, connection.vendor):
             return
-        if not connection.in_atomic_block:
-            if isinstance(error, InternalError):
-                connection.close()  # usable, but to the server that was the primary
-            connection.close_if_unusable_or_obsolete()
+        if connection.autocommit and isinstance(error, InternalError):
+            connection.close()  # usable, but to the server that was the primary
+        close_if_lost(connection)
         raise QueueUnavailableError(
             f"the queue's database {self.using!r} can't be reached: {error}"
         ) from error
+
+
+def close_if_lost(connection: Any) -> None:
+    """Close a session that is gone.
+
+    One that works has what the site told it, and outside of autocommit what it did: were it closed,
+    the site would go on in a new one, as if that had been committed.
+    """
+    opened = connection.connection is not None
+    if opened and connection.autocommit and not connection.is_usable():
+        connection.close()
 
 
 def unavailable(error: Exception, vendor: str) -> bool:

@@ -1,0 +1,67 @@
+"""A call that fails leaves the site's session to the site, as long as it works."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import psycopg
+import pytest
+from django.contrib.auth.models import User
+from django.db import InternalError, connection, transaction
+
+from django_leasequeue import Queue, QueueUnavailableError
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def locked_out(transactional_db: None) -> Iterator[None]:
+    """A queue's table that another session has locked, and a session that waits for no lock."""
+    other = connection.copy()
+    with closing(other):
+        other.set_autocommit(False)
+        with other.cursor() as cursor:
+            cursor.execute("LOCK TABLE leasequeue_task IN EXCLUSIVE MODE")
+        with connection.cursor() as cursor:
+            cursor.execute("SET lock_timeout = 100")
+        yield
+    connection.close()
+
+
+def session() -> psycopg.Connection[object]:
+    raw: psycopg.Connection[object] = connection.connection
+    return raw
+
+
+def test_what_the_site_has_told_it_stays_said(locked_out: None) -> None:
+    """Its role, its search_path: a session that works isn't closed, whatever its age."""
+    assert connection.settings_dict["CONN_MAX_AGE"] == 0
+    before = session()
+    with pytest.raises(QueueUnavailableError, match="lock timeout"):
+        Queue("q").enqueue("x")
+    assert session() is before
+
+
+def test_a_transaction_of_the_site_s_own_is_not_cut_in_two(locked_out: None) -> None:
+    """Without autocommit and without atomic(): what came after it was committed, in a new session;
+    what came before was gone."""
+    transaction.set_autocommit(False)
+    try:
+        User.objects.create(username="before")
+        with pytest.raises(QueueUnavailableError):
+            Queue("q").enqueue("x")
+        with pytest.raises(InternalError, match="aborted"):
+            User.objects.create(username="after")
+        transaction.rollback()
+    finally:
+        transaction.set_autocommit(True)
+    assert not User.objects.exists()
+
+
+def test_one_that_is_gone_is_opened_anew() -> None:
+    Queue("q").enqueue("x")
+    session().close()
+    with pytest.raises(QueueUnavailableError):
+        Queue("q").depth()
+    assert Queue("q").depth().visible == 1

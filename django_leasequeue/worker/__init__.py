@@ -102,6 +102,7 @@ class Worker:
         self.threads = threads
         self.grace = grace
         self.ready = False
+        self.giving_way = False
         self.stopping = threading.Event()
         self.notes = Notes()
         self.crew = Crew(self.using, self.notes)
@@ -147,7 +148,7 @@ class Worker:
         """
         self.refuse_inside_transaction()
         self.start_threads()
-        self.notes.wait_for(lambda: not self.claiming() and not self.deliveries.in_hand(), stops=1)
+        self.notes.wait_for(self.is_done, stops=1)
         clean = self.wind_down()
         if self.crew.refusal:
             raise self.crew.refusal
@@ -173,12 +174,20 @@ class Worker:
         """Ask the worker to stop; a second time: at once. From any thread or signal handler."""
         self.notes.stop()
 
+    def give_way(self) -> None:
+        """As ``stop``, for a successor: who asks for a stop then asks for the first time."""
+        self.giving_way = True
+        self.notes.look()
+
+    def is_done(self) -> bool:
+        return self.giving_way or not (self.claiming() or self.deliveries.in_hand())
+
     def claiming(self) -> bool:
         return "claimer" in self.crew.at_work
 
     def wind_down(self) -> bool:
         """Stop claiming, let run what runs, record it; whether all of that came to its end."""
-        if self.notes.stops and self.ready:
+        if (self.notes.stops or self.giving_way) and self.ready:
             running = len(self.deliveries.running) + len(self.deliveries.afloat)
             grace = self.grace
             logger.info("stopping worker=%s running=%d grace=%gs", self.name, running, grace)

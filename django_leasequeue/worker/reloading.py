@@ -44,18 +44,18 @@ class Reloader:
 
     def meet_change(self) -> None:
         problem = trial()
-        if self.worker.stopping.is_set():  # meanwhile, too: one more note would be the last one
+        if self.worker.stopping.is_set():
             return
         if problem:
             logger.error("not restarted, since the new code doesn't start: %s", problem)
             return
         self.changed = True
         self.worker.grace = min(self.worker.grace, GRACE_SECONDS)
-        self.worker.stop()
+        self.worker.give_way()
 
     def wanted(self) -> bool:
         """Whether the worker has ended for the new code, and nobody asked for its end besides."""
-        return self.changed and self.worker.notes.stops == 1
+        return self.changed and not self.worker.notes.stops
 
 
 def trial() -> str:

@@ -141,8 +141,29 @@ def test_a_worker_ends_for_code_that_starts_and_begins_again_unless_it_is_stoppe
 
     the_new_code(monkeypatch, "")
     reloader.meet_change()
-    worker.notes.wait_for(lambda: False, stops=1)
+    assert worker.is_done()
     assert (worker.grace, reloader.wanted()) == (5.0, True)
     worker.stop()
-    worker.notes.wait_for(lambda: False, stops=2)
+    worker.notes.wait_for(lambda: False, stops=1)
+    assert not reloader.wanted()
+
+
+def test_a_first_stop_while_it_ends_for_new_code_lets_run_what_runs(
+    site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """G40, G48: it ends for good then, but no sooner."""
+    monkeypatch.setattr(reloading, "trial", lambda: "")
+    site.enqueue(tasks.wait_at_the_gate)
+    with site.worker() as worker:
+        wait_for(lambda: len(worker.deliveries.running) == 1)
+        reloader = reloading.Reloader(worker)
+        reloader.meet_change()
+        wait_for(worker.stopping.is_set)
+
+        worker.stop()
+        wait_for(worker.notes.told.empty)
+        tasks.gate.set()
+        wait_for(lambda: "acked" in site.kinds())
+
+    assert "unfinished" not in caplog.text
     assert not reloader.wanted()

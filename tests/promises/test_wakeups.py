@@ -194,6 +194,21 @@ def test_a_rolled_back_savepoint_takes_only_its_own_wake_with_it(
     assert lease.id == "kept"
 
 
+def test_a_transaction_that_django_knows_nothing_of_keeps_nobody_from_sleeping(
+    queue: Queue,
+) -> None:
+    """G30: a ``BEGIN`` of the site's own; a poll waited for its end, not for its own."""
+    with connection.cursor() as cursor:
+        cursor.execute("BEGIN")
+        queue.enqueue({})
+        try:
+            assert in_thread(lambda: queue.poll(worker="w1", wait=0.2)).result(timeout=10) is None
+            polling = poll_listening(queue)
+        finally:
+            cursor.execute("COMMIT")
+    assert polling.result(timeout=10)
+
+
 def test_enqueues_under_savepoints_of_their_own_notify_once(
     queue: Queue, notes: psycopg.Connection[Any]
 ) -> None:

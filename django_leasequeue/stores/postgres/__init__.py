@@ -136,8 +136,8 @@ class PostgresStore(DatabaseStore):
         stored = False
         with transaction.atomic(using=self.using):
             for batch, [answer] in run_ahead(self.using, "enqueue_alike", batches):
-                tasks = rows.StoredAlike(answer, lives=batch["ids"], tenant=like.tenant)
-                yield Part(tasks=tasks, payloads=batch["payloads"])
+                tasks = rows.StoredAlike(answer, lives=batch["ids"].values, tenant=like.tenant)
+                yield Part(tasks=tasks, payloads=batch["payloads"].values)
                 stored = True
             if wake and stored:
                 self.on_commit(wake)

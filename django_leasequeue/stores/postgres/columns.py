@@ -14,6 +14,7 @@ from ...failure import fingerprint
 from ...records import Admitted
 from ...transitions import data_of
 from ..base import Failure, Finish
+from .statements import Packed
 
 ROWS_MAX: Final = 1000  # tasks that one statement stores or leases
 CHARACTERS_MAX: Final = 16 * 1024 * 1024  # of payloads in it; the server takes no more than 1 GB
@@ -42,18 +43,22 @@ def chunks(tasks: Sequence[Admitted]) -> Iterator[list[Admitted]]:
         yield chunk
 
 
-def batches(payloads: Iterable[str]) -> Iterator[dict[str, list[str]]]:
+def batches(payloads: Iterable[str]) -> Iterator[dict[str, Packed]]:
     """*payloads* in order, with a new life each, cut so that no batch grows too large."""
     texts: list[str] = []
     characters = 0
     for text in payloads:
         if len(texts) == ROWS_MAX or (texts and characters + len(text) > CHARACTERS_MAX):
-            yield {"ids": new_lives(len(texts)), "payloads": texts}
+            yield batch(texts)
             texts, characters = [], 0
         texts.append(text)
         characters += len(text)
     if texts:
-        yield {"ids": new_lives(len(texts)), "payloads": texts}
+        yield batch(texts)
+
+
+def batch(texts: list[str]) -> dict[str, Packed]:
+    return {"ids": Packed(new_lives(len(texts)), uuids=True), "payloads": Packed(texts)}
 
 
 def of_task(task: Admitted) -> dict[str, Any]:

@@ -1,14 +1,15 @@
 """The SQL files beside this module, run on the connection that Django has open.
 
 What Django and the driver do around a small statement takes longer than the statement. So its
-arguments go to the server as text, its plan is kept there, and its answer comes back in the
+arguments go to the server as text, many thousands packed, its plan is kept there, and its answer comes back in the
 server's own format; whoever watches Django's connection sees each statement all the same.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -19,7 +20,7 @@ from typing import Any, Final
 import psycopg
 from django.db import connections
 from psycopg import Pipeline, generators
-from psycopg.adapt import Transformer
+from psycopg.adapt import Dumper, Transformer
 from psycopg.errors import InvalidSqlStatementName, error_from_result
 
 from ..drivers import is_direct
@@ -29,8 +30,39 @@ PARAMETER: Final = re.compile(r"%\((\w+)\)s")
 PART: Final = re.compile(r"^-- part: (\w+)$", re.MULTILINE)  # stands for sql/parts/*.sql
 PREPARED_FROM: Final = 3  # uses on one connection: it pays where more are to come
 BINARY: Final = psycopg.pq.Format.BINARY
+TEXT_OID: Final = psycopg.adapters.types["text"].oid
+UUID_OID: Final = psycopg.adapters.types["uuid"].oid
 
 columns: Final[dict[str, list[str]]] = {}  # of each statement's answer: always the same
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """An array in the server's own format, which it reads in half the time: of text or of UUIDs."""
+
+    values: Sequence[str]
+    uuids: bool = False
+
+    def encode(self, codec: str) -> bytes:
+        if self.uuids:
+            elements = [bytes.fromhex(text.replace("-", "")) for text in self.values]
+        else:
+            elements = [text.encode(codec) for text in self.values]
+        kind = UUID_OID if self.uuids else TEXT_OID
+        begin = struct.pack("!iiIii", 1, 0, kind, len(elements), 1)  # one dimension, from 1
+        return begin + b"".join([len(element).to_bytes(4) + element for element in elements])
+
+
+class PackedDumper(Dumper):
+    """Hands it to the driver."""
+
+    format = BINARY
+
+    def dump(self, obj: Packed) -> bytes:
+        return obj.encode(self.connection.info.encoding if self.connection else "utf-8")
+
+
+Given = Mapping[str, str | Packed | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +204,7 @@ def cursor_for(connection: Any, wanted: Statement, *, ahead: bool = False) -> An
     if piped or site_prepares or connection.queries_logged or not begun:
         driver_s = psycopg.Cursor(raw)
         driver_s.format = BINARY  # it reads no interval in another style than the default one
+        driver_s.adapters.register_dumper(Packed, PackedDumper)
         return driver_s
     return AheadCursor(connection, wanted) if ahead else Cursor(connection, wanted)
 
@@ -196,10 +229,11 @@ class Cursor:
         self.connection = connection
         self.raw = connection.connection
         self.wanted = wanted
+        self.formats: list[bool] = []
         self.pgresult: Any = None
 
-    def execute(self, text: str, given: Mapping[str, str | None]) -> None:
-        values = self.encoded(self.wanted, given)
+    def execute(self, text: str, given: Given) -> None:
+        values = self.encoded(given)
         kept = kept_of(self.raw)
         prepared = self.is_to_be_prepared(kept)
         with self.raw.lock:
@@ -214,9 +248,10 @@ class Cursor:
                     raise
                 self.run_once(values)
 
-    def encoded(self, wanted: Statement, given: Mapping[str, str | None]) -> list[bytes | None]:
+    def encoded(self, given: Given) -> list[bytes | None]:
         codec = self.raw.info.encoding  # UTF-8, unless the site has set client_encoding
-        values = map(given.__getitem__, wanted.parameters)
+        values = [given[name] for name in self.wanted.parameters]
+        self.formats = [type(value) is Packed for value in values]  # 1: the server's own
         return [None if value is None else value.encode(codec) for value in values]
 
     def is_to_be_prepared(self, kept: Kept) -> bool:
@@ -230,7 +265,9 @@ class Cursor:
         self.pgresult = self.answer()
 
     def send_once(self, values: list[bytes | None]) -> None:
-        self.raw.pgconn.send_query_params(self.wanted.numbered, values, result_format=BINARY)
+        self.raw.pgconn.send_query_params(
+            self.wanted.numbered, values, param_formats=self.formats, result_format=BINARY
+        )
 
     def run_prepared(self, kept: Kept, values: list[bytes | None]) -> None:
         name = self.wanted.prepared_as
@@ -242,7 +279,9 @@ class Cursor:
             except Exception:
                 kept.prepared.discard(self.wanted.name)
                 raise
-        self.raw.pgconn.send_query_prepared(name, values, result_format=BINARY)
+        self.raw.pgconn.send_query_prepared(
+            name, values, param_formats=self.formats, result_format=BINARY
+        )
         self.pgresult = self.answer()
 
     def answer(self) -> Any:
@@ -270,18 +309,16 @@ class Cursor:
 class PairCursor(Cursor):
     """One that sends a second statement along with its own, each a transaction of its own."""
 
-    def __init__(
-        self, connection: Any, wanted: Statement, second: Statement, told: Mapping[str, str | None]
-    ) -> None:
+    def __init__(self, connection: Any, wanted: Statement, second: Statement, told: Given) -> None:
         super().__init__(connection, wanted)
         self.second = second
         self.told = told
         self.followed = False
         self.rows: list[tuple[Any, ...]] | None = None
 
-    def execute(self, text: str, given: Mapping[str, str | None]) -> None:
-        values = self.encoded(self.wanted, given)
-        told = self.encoded(self.second, self.told)
+    def execute(self, text: str, given: Given) -> None:
+        values = self.encoded(given)
+        told = Cursor(self.connection, self.second).encoded(self.told)
         with self.raw.lock:
             try:
                 self.raw.pgconn.enter_pipeline_mode()
@@ -343,9 +380,9 @@ class AheadCursor(Cursor):
 
     under_way = False
 
-    def execute(self, text: str, given: Mapping[str, str | None]) -> None:
+    def execute(self, text: str, given: Given) -> None:
         with self.raw.lock:
-            self.send_once(self.encoded(self.wanted, given))
+            self.send_once(self.encoded(given))
             self.under_way = True
             self.raw.wait(generators.send(self.raw.pgconn))
 
@@ -369,15 +406,17 @@ def kept_of(raw: Any) -> Kept:
     return known
 
 
-def texts(wanted: Statement, parameters: Mapping[str, Any]) -> dict[str, str | None]:
+def texts(wanted: Statement, parameters: Mapping[str, Any]) -> Given:
     """What *wanted* is given, as PostgreSQL writes it."""
     given = ((name, parameters[name]) for name in wanted.parameters)
     return {name: v if v is None or type(v) is str else value_text(v) for name, v in given}
 
 
-def value_text(value: Any) -> str:
+def value_text(value: Any) -> str | Packed:
     if isinstance(value, list):
         return "{" + ",".join([element_text(element) for element in value]) + "}"
+    if isinstance(value, Packed):
+        return value
     if isinstance(value, bool):
         return "true" if value else "false"
     return value.isoformat() if isinstance(value, datetime) else str(value)

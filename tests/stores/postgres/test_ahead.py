@@ -81,7 +81,7 @@ def test_large_payloads_are_cut_into_parts_that_the_server_can_take(
 ) -> None:
     monkeypatch.setattr(columns, "CHARACTERS_MAX", 10)
     texts = ["1234567", "1234", "1", "12345678901234"]
-    parts = [batch["payloads"] for batch in columns.batches(texts)]
+    parts = [batch["payloads"].values for batch in columns.batches(texts)]
     assert parts == [["1234567"], ["1234", "1"], ["12345678901234"]]
 
 

@@ -1,8 +1,9 @@
 """The SQL files beside this module, run on the connection that Django has open.
 
 What Django and the driver do around a small statement takes longer than the statement. So its
-arguments go to the server as text, many thousands packed, its plan is kept there, and its answer comes back in the
-server's own format; whoever watches Django's connection sees each statement all the same.
+arguments go to the server as text, those of very many tasks packed, its plan is kept there, and its
+answer comes back in the server's own format; whoever watches Django's connection sees each
+statement all the same.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 
 from django_leasequeue import Queue
 from django_leasequeue.testing.clock import FakeClock
-from tests.databases import ALIASES, NAMES
+from tests.databases import ALIASES, NAMES, on_all
 
 MakeQueue = Callable[..., Queue]
 
@@ -44,6 +44,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         site, alias = given.get("site"), given.get("alias")
         if "both_databases" in getattr(item, "fixturenames", ()):
             item.add_marker(all_of_them)
+        elif "backend" in given:
+            item.add_marker(on_all)
         elif site in ALIASES and not any(mark.name == "django_db" for mark in item.own_markers):
             # The others need no emptying after a test that doesn't ask for them itself.
             its_own = pytest.mark.django_db(databases=[site], transaction=True)

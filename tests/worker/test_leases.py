@@ -7,12 +7,18 @@ from math import inf
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
 
 from django_leasequeue.compat import TaskResultStatus
+from django_leasequeue.errors import TaskTimeout
 from django_leasequeue.queue import Queue
+from django_leasequeue.testing import MemoryQueue
 from django_leasequeue.transitions import Kind
 from django_leasequeue.worker import current_lease
-from django_leasequeue.worker.deliveries import Delivery
+from django_leasequeue.worker.context import CurrentLease
+from django_leasequeue.worker.deliveries import Deliveries, Delivery
+from django_leasequeue.worker.heartbeats import Heartbeats
+from django_leasequeue.worker.outage import Outage
 from tests.databases import on_all
 from tests.waiting import wait_for
 
@@ -95,14 +101,34 @@ def test_a_sync_task_is_told_of_its_timeout_when_it_asks(site: Site) -> None:
     assert result.errors[0].exception_class_path == "django_leasequeue.errors.TaskTimeout"
 
 
-def test_a_worker_whose_every_thread_is_stuck_ends_with_a_failure(site: Site) -> None:
+@pytest.mark.parametrize("call", ["heartbeat", "check", "aheartbeat", "acheck"])
+def test_each_call_of_a_task_tells_it_of_its_timeout(call: str) -> None:
+    """G49"""
+    queue = MemoryQueue("emails")
+    queue.enqueue({})
+    [lease] = queue.claim(worker="w")
+    delivery = Delivery(queue=queue, lease=lease, sent_at=0.0)
+    delivery.times_out_at = 0.0
+    heartbeats = Heartbeats(Deliveries(1, lambda: None), Outage(), lambda: None)
+    ask = getattr(CurrentLease(delivery, heartbeats), call)
+
+    with pytest.raises(TaskTimeout):
+        async_to_sync(ask)() if call.startswith("a") else ask()
+
+    assert heartbeats.requests.empty()
+
+
+def test_a_worker_whose_every_thread_is_stuck_ends_with_a_failure(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
     """G49: Its supervisor starts another; a worker that can't work must not look healthy."""
     site.enqueue(tasks.never_check)
 
     with site.worker(grace=0.0) as worker:
-        wait_for(lambda: worker.failed, 5)
+        wait_for(lambda: f"stopped worker={worker.name} leaving work behind" in caplog.text)
 
     assert worker.failed
+    assert "every thread, or place on the loop, is stuck in a task whose lease" in caplog.text
 
 
 def test_nothing_starts_on_a_lease_that_has_run_out(

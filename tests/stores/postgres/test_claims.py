@@ -203,6 +203,19 @@ def test_a_claim_fills_up_while_more_has_come_due(store: PostgresStore, clock: H
     assert claim(store, 3 * BATCH) == [str(n) for n in range(3 * BATCH)]
 
 
+@pytest.mark.parametrize("tenants", ["x", "xy"])
+def test_a_locked_task_is_stepped_over(store: PostgresStore, tenants: str, begun: None) -> None:
+    """The first of a tenant's, and one behind it."""
+    store.enqueue("q", [a_task(f"{t}{n}", tenant=t) for n in range(5) for t in tenants])
+    assert len(claim(store, len(tenants))) == len(tenants)
+
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SELECT FROM leasequeue_task WHERE task_id ~ '1|3' FOR UPDATE")
+        others = in_thread(lambda: claim(store, 9)).result(timeout=10)
+
+    assert others == [f"{tenant}{number}" for number in (2, 4) for tenant in tenants]
+
+
 def test_a_locked_due_task_is_stepped_over(store: PostgresStore, clock: HandClock) -> None:
     store.enqueue("q", [a_task("a"), a_task("b", run_after=timedelta(seconds=30))])
     claim(store)

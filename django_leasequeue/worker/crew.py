@@ -62,8 +62,8 @@ class Crew:
             self.refusal = refusal
             self.notes.stop()
         except BaseException:
+            self.fail()  # first: what failed may be the log
             logger.exception("the worker's %s failed", name)
-            self.fail()
         finally:
             self.at_work.discard(name)  # a thread is still alive when its note is read
             self.notes.look()

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 import time
+import traceback
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
 from functools import cache
 from inspect import iscoroutinefunction
-from typing import Any
+from typing import Any, NoReturn
 
 from asgiref.sync import async_to_sync, sync_to_async
 from django.db import transaction
@@ -164,11 +167,24 @@ def acknowledge(delivery: Delivery, result: Any) -> None:
 
 
 def call(delivery: Delivery, task: LeaseTask[..., Any], task_result: TaskResult[..., Any]) -> Any:
-    """What the task's function returns."""
-    if is_coroutine_function(task.func):
-        return async_to_sync(awaited)(delivery, task, task_result)
-    args = arguments(delivery, task, task_result)
-    return task.func(*args, **task_result.kwargs)
+    """What the task's function returns; in a child that it has forked it doesn't return."""
+    process = os.getpid()
+    try:
+        if is_coroutine_function(task.func):
+            return async_to_sync(awaited)(delivery, task, task_result)
+        args = arguments(delivery, task, task_result)
+        return task.func(*args, **task_result.kwargs)
+    finally:
+        if os.getpid() != process:
+            leave(sys.exception())
+
+
+def leave(error: BaseException | None) -> NoReturn:
+    """End this process as Python would have: the sessions to the database are its parent's."""
+    if not isinstance(error, SystemExit | None):
+        traceback.print_exception(error)
+    code = error.code if isinstance(error, SystemExit) else error
+    os._exit(code if isinstance(code, int) else int(code is not None))
 
 
 def arguments(

@@ -604,3 +604,15 @@ def run_another_at_once() -> bool:
     mine = trace.get_current_span()
     add.using(backend="at once", queue_name="default").enqueue(1, 2)
     return trace.get_current_span() is mine
+
+
+@task(atomic=True)
+def fork(how: str) -> int:
+    """How the child ended, which goes on in here."""
+    if child := os.fork():
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if how == "exits":
+        sys.exit(3)
+    if how == "raises":
+        raise ValueError(how)
+    return 7

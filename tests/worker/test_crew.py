@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 
@@ -36,6 +37,24 @@ def test_a_thread_that_fails_has_the_worker_stop(
     crew.join("finisher")
     assert (crew.failed, crew.refusal, crew.at_work) == (True, None, set())
     assert "the worker's finisher failed" in caplog.text
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_one_that_fails_by_the_log_does_so_too(
+    crew: Crew, notes: Notes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task has closed stderr, say: the worker went on without that thread, and renewed what its
+    leases were."""
+
+    def closed(*_: object) -> None:
+        raise ValueError("I/O operation on closed file")
+
+    monkeypatch.setattr(logging.getLogger("django_leasequeue"), "exception", closed)
+    crew.start("finisher", closed)
+
+    assert not notes.wait_for(never, seconds=10, stops=1)
+    crew.join("finisher")
+    assert (crew.failed, crew.at_work) == (True, set())
 
 
 def test_a_thread_that_refuses_has_it_stop_without_a_failure(crew: Crew, notes: Notes) -> None:

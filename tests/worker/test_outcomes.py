@@ -139,3 +139,16 @@ def test_a_lost_lease_is_told_once_and_not_repeated(
     assert line.startswith("lost queue=work")
     assert line.endswith("reason=cancelled")
     assert losses == ["cancelled"]
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+@pytest.mark.parametrize(("how", "status"), [("returns", 0), ("exits", 3), ("raises", 1)])
+def test_a_child_that_a_task_has_forked_ends_where_the_task_does(
+    postgres: Site, how: str, status: int
+) -> None:
+    """It went on as a worker without its threads, in its parent's sessions, and never ended."""
+    result = postgres.enqueue(tasks.fork, how)
+    postgres.drain(threads=1)
+
+    result.refresh()
+    assert result.return_value == status

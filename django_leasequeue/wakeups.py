@@ -192,9 +192,7 @@ class FakeTimeSleeper(LocalSleeper):
     def sleep(self, seconds: float) -> bool:
         end = self.clock.now() + timedelta(seconds=min(seconds, SLEEP_SECONDS_MAX))
         self.clock.wait_until(end, self.woken.is_set)
-        woken = self.woken.is_set()
-        self.woken.clear()
-        return woken
+        return super().sleep(0)
 
     def wake(self) -> None:
         super().wake()

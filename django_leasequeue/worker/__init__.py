@@ -32,6 +32,7 @@ import logging
 import threading
 import time
 from collections.abc import Sequence
+from math import inf
 from typing import Final
 
 from django.db import connections, transaction
@@ -119,15 +120,15 @@ class Worker:
             Coroutines(self.runner, self.deliveries, self.ended) if async_tasks else None
         )
         self.claimer = Claimer(
-            self.name,
-            self.queues,
-            self.deliveries,
-            self.heartbeats,
-            self.sleeper,
-            outage,
-            self.get_ready,
-            self.runner.is_async,
-            max_tasks=max_tasks,
+            name=self.name,
+            queues=self.queues,
+            deliveries=self.deliveries,
+            heartbeats=self.heartbeats,
+            sleeper=self.sleeper,
+            outage=outage,
+            get_ready=self.get_ready,
+            is_async=self.runner.is_async,
+            left=inf if max_tasks is None else max_tasks,
             drain=drain,
             poll_interval=options.poll_interval if poll_interval is None else poll_interval,
             stopping=self.stopping,

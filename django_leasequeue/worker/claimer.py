@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from math import inf
+from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
@@ -24,6 +24,7 @@ OUTAGE_PAUSE_SECONDS_MAX: Final = 5.0
 LOOK_MAX: Final = 50  # leases that are given back to look behind them
 
 
+@dataclass(eq=False, kw_only=True)
 class Claimer:
     """Claims for one worker until it is to stop, is done, or has drained its queues.
 
@@ -31,42 +32,26 @@ class Claimer:
         name: the worker's.
         get_ready: called before each claim, until the worker may begin.
         is_async: whether the task of that path is async.
-        max_tasks: stop after that many.
+        left: tasks until it stops.
         drain: stop when nothing is visible any more.
         poll_interval: seconds between two looks where no notification comes.
         stopping: set when nothing is to be claimed any more.
     """
 
-    def __init__(
-        self,
-        name: str,
-        queues: Sequence[Queue],
-        deliveries: Deliveries,
-        heartbeats: Heartbeats,
-        sleeper: Sleeper,
-        outage: Outage,
-        get_ready: Callable[[], None],
-        is_async: Callable[[str], bool],
-        *,
-        max_tasks: int | None,
-        drain: bool,
-        poll_interval: float,
-        stopping: threading.Event,
-    ) -> None:
-        self.name = name
-        self.queues = queues
-        self.deliveries = deliveries
-        self.heartbeats = heartbeats
-        self.sleeper = sleeper
-        self.outage = outage
-        self.get_ready = get_ready
-        self.is_async = is_async
-        self.left = inf if max_tasks is None else max_tasks
-        self.drain = drain
-        self.poll_interval = poll_interval
-        self.stopping = stopping
-        self.failed = False
-        self.refused_all: bool  # that the last claim leased
+    name: str
+    queues: Sequence[Queue]
+    deliveries: Deliveries
+    heartbeats: Heartbeats
+    sleeper: Sleeper
+    outage: Outage
+    get_ready: Callable[[], None]
+    is_async: Callable[[str], bool]
+    left: float
+    drain: bool
+    poll_interval: float
+    stopping: threading.Event
+    failed: bool = False
+    refused_all: bool = False  # that the last claim leased
 
     def run(self) -> None:
         """Claim, hand over, sleep; at the end give back what never started."""

@@ -116,7 +116,7 @@ class Deliveries:
         self.coroutines = coroutines
         self.strict = strict
         self.emptied = emptied
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()
         self.work = threading.Condition(self.lock)
         self.change = threading.Condition(self.lock)
         self.launch = threading.Condition(self.lock)
@@ -135,11 +135,8 @@ class Deliveries:
     def room(self) -> int:
         """How many more leases can start at once, or soon."""
         with self.lock:
-            return self.places()
-
-    def places(self) -> int:
-        free = self.threads + self.ahead() - len(self.running) - len(self.waiting)
-        return min(free + self.room_afloat(), UNRECORDED_MAX - len(self.finishing))
+            free = self.threads + self.ahead() - len(self.running) - len(self.waiting)
+            return min(free + self.room_afloat(), UNRECORDED_MAX - len(self.finishing))
 
     def room_afloat(self) -> int:
         """How many of the next leases are likely to be coroutines that can start at once."""
@@ -173,7 +170,7 @@ class Deliveries:
 
     def worth_a_claim(self) -> bool:
         idle = len(self.running) + len(self.waiting) < self.threads
-        room = self.places()
+        room = self.room()
         likely = idle or self.room_afloat() > 0
         return self.closed or (likely and room > 0) or 0 < self.ahead() <= AHEAD_PARTS * room
 
@@ -183,17 +180,14 @@ class Deliveries:
 
     def take_stale(self) -> list[Delivery]:
         """What has waited too long: its threads are busy with slow tasks, others may be idle."""
-        with self.lock:
-            return self.stale()
-
-    def stale(self) -> list[Delivery]:
         now = time.monotonic()
         stale = []
-        for line in (self.waiting, self.launching):
-            late = [each for each in line if now - each.claimed_at > PATIENCE_SECONDS]
-            for each in late:
-                line.remove(each)
-            stale += late
+        with self.lock:
+            for line in (self.waiting, self.launching):
+                late = [each for each in line if now - each.claimed_at > PATIENCE_SECONDS]
+                for each in late:
+                    line.remove(each)
+                stale += late
         return stale
 
     def wait_for_change(self, seen: int, seconds: float = WAIT_SECONDS_MAX) -> None:
@@ -289,7 +283,7 @@ class Deliveries:
     def changed(self) -> None:
         self.changes += 1
         self.change.notify_all()
-        if not self.all_in_hand():
+        if not self.in_hand():
             self.emptied()
 
     def close(self) -> None:
@@ -305,7 +299,7 @@ class Deliveries:
         start, comes back."""
         with self.lock:
             while not self.closed and (self.waiting or self.launching):
-                if stale := self.stale():
+                if stale := self.take_stale():
                     return stale
                 self.change.wait(PATIENCE_SECONDS)
             unstarted = [*self.waiting, *self.launching]
@@ -319,10 +313,7 @@ class Deliveries:
 
     def in_hand(self) -> list[Delivery]:
         with self.lock:
-            return self.all_in_hand()
-
-    def all_in_hand(self) -> list[Delivery]:
-        return [*self.waiting, *self.running, *self.launching, *self.afloat, *self.finishing]
+            return [*self.waiting, *self.running, *self.launching, *self.afloat, *self.finishing]
 
     def at_work(self) -> list[Delivery]:
         with self.lock:

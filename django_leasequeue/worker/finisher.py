@@ -140,14 +140,12 @@ class Finisher:
                 if not (repeated and error.reason is LostReason.FINISHED):
                     say_lost(outcome, error.reason)
                     return
-            except DataError:
-                logger.exception("an outcome can't be recorded; trying without its text")
-                plain = True
-            except OUTAGE as error:
-                self.outage.met(error)
-            except Exception:
-                logger.exception("an outcome can't be recorded; trying without its text")
-                plain = True
+            except Exception as error:
+                if isinstance(error, OUTAGE) and not isinstance(error, DataError):
+                    self.outage.met(error)
+                else:
+                    logger.exception("an outcome can't be recorded; trying without its text")
+                    plain = True
             else:
                 self.outage.over()
                 self.recorded(outcome, word)

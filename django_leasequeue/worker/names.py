@@ -102,20 +102,17 @@ class RecordHold:
         self.holder = uuid.uuid4()
 
     def take(self) -> bool:
-        with self.queue.reached():
-            return self.take_or_renew()
-
-    def take_or_renew(self) -> bool:
         # Each statement stands for itself, so that no lock outlives it: what is ours or has
         # expired is renewed, what isn't there is put there, and then we look whose it is.
         rows = self.rows()
-        now = self.queue.now()
-        end = now + timedelta(seconds=EXPIRY_SECONDS)
-        free = Q(holder=self.holder) | Q(expires_at__lte=now)
-        if not rows.filter(free).update(holder=self.holder, expires_at=end):
-            ours = WorkerName(name=self.name, holder=self.holder, expires_at=end)
-            rows.bulk_create([ours], ignore_conflicts=True)
-        return rows.filter(holder=self.holder).exists()
+        with self.queue.reached():
+            now = self.queue.now()
+            end = now + timedelta(seconds=EXPIRY_SECONDS)
+            free = Q(holder=self.holder) | Q(expires_at__lte=now)
+            if not rows.filter(free).update(holder=self.holder, expires_at=end):
+                ours = WorkerName(name=self.name, holder=self.holder, expires_at=end)
+                rows.bulk_create([ours], ignore_conflicts=True)
+            return rows.filter(holder=self.holder).exists()
 
     def rows(self) -> QuerySet[WorkerName]:
         return WorkerName.objects.using(self.queue.using).filter(name=self.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 
 import pytest
@@ -50,15 +51,15 @@ class NotedDeliveries(Deliveries):
 def claimer_of(queue: Queue, sleeper: LocalSleeper, deliveries: Deliveries) -> Claimer:
     outage = Outage()
     return Claimer(
-        "w",
-        [queue],
-        deliveries,
-        Heartbeats(deliveries, outage, lambda: None),
-        sleeper,
-        outage,
+        name="w",
+        queues=[queue],
+        deliveries=deliveries,
+        heartbeats=Heartbeats(deliveries, outage, lambda: None),
+        sleeper=sleeper,
+        outage=outage,
         get_ready=lambda: None,
         is_async=lambda _: False,
-        max_tasks=None,
+        left=math.inf,
         drain=False,
         poll_interval=1,
         stopping=threading.Event(),

@@ -77,19 +77,14 @@ def claimed(rows: Sequence[tuple[Any, ...]], *, queue: str, worker: str) -> Clai
 def enqueued(
     row: Row, *, life: UUID, id: str, tenant: str, duplicate: bool = False
 ) -> EnqueuedTask:
-    return EnqueuedTask(
-        life=life,
-        id=id,
-        tenant=tenant,
-        state=State(row["state"]),
-        enqueued_at=utc(row["enqueued_at"]),
-        visible_at=utc(row["visible_at"]),
-        duplicate=duplicate,
-    )
+    answer = row["state"], row["enqueued_at"], row["visible_at"]
+    return stored_as(answer, life=life, id=id, tenant=tenant, duplicate=duplicate)
 
 
-def stored_as(answer: Sequence[Any], *, life: UUID, id: str, tenant: str) -> EnqueuedTask:
-    """What an *answer* tells of a new task, columns in the order of its statement."""
+def stored_as(
+    answer: Sequence[Any], *, life: UUID, id: str, tenant: str, duplicate: bool = False
+) -> EnqueuedTask:
+    """What an *answer* tells of a task, columns in the order of its statement."""
     state, enqueued_at, visible_at = answer
     return EnqueuedTask(
         life=life,
@@ -98,7 +93,7 @@ def stored_as(answer: Sequence[Any], *, life: UUID, id: str, tenant: str) -> Enq
         state=State(state),
         enqueued_at=utc(enqueued_at),
         visible_at=utc(visible_at),
-        duplicate=False,
+        duplicate=duplicate,
     )
 
 

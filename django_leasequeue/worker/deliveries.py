@@ -123,13 +123,14 @@ class Deliveries:
         self.waiting: deque[Delivery] = deque()
         self.running: set[Delivery] = set()
         self.launching: deque[Delivery] = deque()  # coroutines about to run
-        self.afloat: set[Delivery] = set()  # coroutines that run
+        self.afloat: dict[Delivery, None] = {}  # coroutines that run, the newest last
         self.async_share = 1.0  # of what came in lately
         self.finishing: set[Delivery] = set()
         self.changes = 0
         self.closed = False
         self.one_by_one = 0  # tasks that are to end before anything is claimed ahead again
         self.pace = inf  # seconds that a task takes, judged by the last ones; none has ended yet
+        self.pace_afloat = inf  # and a coroutine
         self.low = 0  # with no more than that waiting, a claim may be worth while
 
     def room(self) -> int:
@@ -140,7 +141,7 @@ class Deliveries:
 
     def room_afloat(self) -> int:
         """How many of the next leases are likely to be coroutines that can start at once."""
-        free = self.free_afloat()
+        free = self.free_afloat() + self.ahead_afloat()
         return min(AHEAD_MAX, max(1, int(free * self.async_share))) if free > 0 else 0
 
     def free_afloat(self) -> int:
@@ -155,8 +156,13 @@ class Deliveries:
         if self.one_by_one:
             return 0
         soonest = min((each.seconds_run() for each in self.running), default=0.0)
-        seconds = max(self.pace, soonest)
-        return min(AHEAD_MAX, int(AHEAD_SECONDS * self.threads / seconds)) if seconds else AHEAD_MAX
+        return ending_soon(self.threads, max(self.pace, soonest))
+
+    def ahead_afloat(self) -> int:
+        """As ``ahead``, for the event loop."""
+        newest = next(reversed(self.afloat), None)
+        soonest = newest.seconds_run() if newest else 0.0
+        return ending_soon(self.coroutines, max(self.pace_afloat, soonest))
 
     def wait_for_room(self) -> bool:
         """Return when a claim is worth while; False where nothing is to start any more.
@@ -171,8 +177,9 @@ class Deliveries:
     def worth_a_claim(self) -> bool:
         idle = len(self.running) + len(self.waiting) < self.threads
         room = self.room()
-        likely = idle or self.room_afloat() > 0
-        return self.closed or (likely and room > 0) or 0 < self.ahead() <= AHEAD_PARTS * room
+        likely = idle or self.free_afloat() > 0
+        ahead = self.ahead() + self.ahead_afloat()
+        return self.closed or (likely and room > 0) or 0 < ahead <= AHEAD_PARTS * room
 
     def patience(self) -> float:
         """Seconds until what waits may have done so for too long."""
@@ -222,7 +229,7 @@ class Deliveries:
         """
         if delivery.coroutine:
             free = self.free_afloat()
-            return self.launching, free > 0, free <= -self.threads
+            return self.launching, free > 0, free <= -max(self.threads, self.ahead_afloat())
         return self.waiting, len(self.running) + len(self.waiting) < self.threads, False
 
     def take(self) -> Delivery | None:
@@ -246,7 +253,7 @@ class Deliveries:
                 return None
             delivery = self.launching.popleft()
             delivery.started_at = time.monotonic()
-            self.afloat.add(delivery)
+            self.afloat[delivery] = None
             return delivery
 
     def worth_a_launch(self) -> bool:
@@ -255,15 +262,17 @@ class Deliveries:
     def end(self, delivery: Delivery) -> None:
         """Its task has returned: the thread is free, the outcome is yet to be recorded."""
         with self.lock:
+            seconds = delivery.seconds_run()
             if delivery.coroutine:
-                self.afloat.discard(delivery)
+                self.pace_afloat = smoothed(self.pace_afloat, seconds)
+                self.afloat.pop(delivery, None)
                 self.finishing.add(delivery)
                 self.launch.notify()
-                self.changed()
+                if not self.launching:  # else the loop goes on with what waits
+                    self.changed()
                 return
-            seconds = delivery.seconds_run()
             self.one_by_one = max(0, self.one_by_one - 1)
-            self.pace = seconds if self.pace == inf else 0.8 * self.pace + 0.2 * seconds
+            self.pace = smoothed(self.pace, seconds)
             self.running.discard(delivery)
             self.finishing.add(delivery)
             if not self.waiting:  # else its thread goes on with what waits
@@ -283,7 +292,8 @@ class Deliveries:
     def changed(self) -> None:
         self.changes += 1
         self.change.notify_all()
-        if not self.in_hand():
+        lines = (self.waiting, self.running, self.launching, self.afloat, self.finishing)
+        if not any(lines):
             self.emptied()
 
     def close(self) -> None:
@@ -329,3 +339,13 @@ class Deliveries:
     def any_stuck_afloat(self) -> bool:
         with self.lock:
             return any(delivery.stuck() for delivery in self.afloat)
+
+
+def ending_soon(places: int, seconds: float) -> int:
+    """How many tasks end soon on so many *places*, where each takes so many *seconds*."""
+    return min(AHEAD_MAX, int(AHEAD_SECONDS * places / seconds)) if seconds else AHEAD_MAX
+
+
+def smoothed(pace: float, seconds: float) -> float:
+    """The *pace* after one more task that took so many *seconds*."""
+    return seconds if pace == inf else 0.8 * pace + 0.2 * seconds

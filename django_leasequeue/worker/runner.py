@@ -222,17 +222,20 @@ async def awaited(
     own: set[asyncio.Task[Any]] = set()
     before = children.set(own)
     try:
+        if task.timeout is None:
+            return await task.func(*args, **kwargs)
         async with asyncio.timeout(task.timeout) as limit:
             return await task.func(*args, **kwargs)
     except TimeoutError:
-        if not limit.expired():
+        if task.timeout is None or not limit.expired():
             raise  # the task's own
         raise TaskTimeout(f"cancelled after {task.timeout:g} seconds") from None
     finally:
         children.reset(before)
-        for each in own:
-            each.cancel()
-        await asyncio.gather(*own, return_exceptions=True)
+        if own:
+            for each in own:
+                each.cancel()
+            await asyncio.gather(*own, return_exceptions=True)
 
 
 def beside_a_loop(work: Callable[[], None]) -> None:

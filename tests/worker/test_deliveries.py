@@ -252,6 +252,24 @@ def test_a_loop_takes_as_many_as_it_has_places_for() -> None:
     assert ours.at_work() == [*ours.afloat]
 
 
+def test_where_its_tasks_are_short_a_loop_finds_others_waiting() -> None:
+    """As many as end in a quarter of a second; until the newest has run for longer than that."""
+    ours = deliveries(coroutines=2)
+    short, slow = claimed(2, coroutine=True)
+    ours.add([short])
+    ours.take_coroutine()
+    ended(ours, short, 0.01)
+    assert 1 + 2 + 48 <= ours.room() <= 1 + 2 + 50
+
+    other, *waiting = claimed(5, coroutine=True)
+    assert ours.add([other, slow, *waiting]) == []
+    for each in (ours.take_coroutine(), ours.take_coroutine()):
+        assert each
+        each.started_at = time.monotonic() - 60
+    assert ours.room() == 1
+    assert len(ours.add(claimed(1, coroutine=True))) == 1
+
+
 def test_threads_that_never_come_back_are_counted_until_none_is_left() -> None:
     """Given up by time-out or cap, its lease over, its task still there."""
     ours = deliveries(threads=2)

@@ -41,7 +41,9 @@ class Home:
     url: str
     written: int = 0
 
-    def run(self, plugin: str, given: Any, tests: Sequence[str], seconds: float) -> int | None:
+    def run(
+        self, plugin: str, given: Any, tests: Sequence[str], seconds: float = 300
+    ) -> int | None:
         """Pytest's exit status, with a plugin of ``.plugins``; None: it took longer."""
         if not (child := os.fork()):
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -61,8 +63,12 @@ class Home:
         if done[0]:
             return os.waitstatus_to_exitcode(done[1])
         os.waitpid(child, 0)
-        self.url += "_"  # who knows what is left in the old databases
+        self.move()
         return None
+
+    def move(self) -> None:
+        """To new databases: who knows what is left in the old ones."""
+        self.url += "_"
 
     def pytest(self, plugin: str, given: Any, tests: Sequence[str]) -> int:
         os.chdir(self.folder)

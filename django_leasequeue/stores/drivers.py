@@ -59,8 +59,10 @@ def close_if_lost(connection: Any) -> None:
     One that works has what the site told it, and outside of autocommit what it did: were it closed,
     the site would go on in a new one, as if that had been committed.
     """
-    opened = connection.connection is not None
-    if opened and connection.autocommit and not connection.is_usable():
+    if connection.connection is None or not connection.autocommit:
+        return
+    # Where we ask whether it is usable PyMySQL opens another one, without what Django says to each.
+    if connection.vendor == "mysql" or not connection.is_usable():
         connection.close()
 
 

@@ -213,9 +213,8 @@ class LeaseQueueBackend(LeaseTaskBackend):
                 held = queue.enqueue_many(NewTask(payload=payload, **new) for payload in each)
             return [self.told(known.task, *one) for one in zip(held, each, strict=True)]
         if not all(is_flat(args) and is_flat(kwargs) for args, kwargs in given):
-            payloads = list(
-                payloads
-            )  # a class of the site's may ask the database: not while it works
+            # A class of the site's own may ask the database, which is busy later.
+            payloads = list(payloads)
         with Refusals(NOT_JSON):
             parts = list(queue.enqueue_alike(known.like, payloads))
         results = QueuedResults(known.task, parts, self.alias)

@@ -338,10 +338,10 @@ PLAIN: Final = frozenset({str, int, float, bool, type(None)})
 
 
 def is_flat(value: Any) -> bool:
-    """Whether *value* is a list or a dict, and has nothing but text, numbers, truth and null."""
+    """Whether *value* is a list, tuple or dict of nothing but text, numbers, truth and null."""
     if type(value) is dict:
         return PLAIN.issuperset(map(type, value)) and PLAIN.issuperset(map(type, value.values()))
-    return type(value) is list and PLAIN.issuperset(map(type, value))
+    return type(value) in (list, tuple) and PLAIN.issuperset(map(type, value))
 
 
 def json_value(value: Any, depth: int = 0) -> Any:
@@ -351,8 +351,8 @@ def json_value(value: Any, depth: int = 0) -> Any:
     """
     if type(value) in PLAIN or depth > DEPTH_MAX:
         return value
-    if is_flat(value):
-        return value.copy()  # as most are
+    if is_flat(value):  # as most are
+        return dict(value) if type(value) is dict else list(value)
     match value:
         case str():
             return value

@@ -8,7 +8,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
 from functools import cache
@@ -183,6 +183,9 @@ def leave(error: BaseException | None) -> NoReturn:
     """End this process as Python would have: the sessions to the database are its parent's."""
     if not isinstance(error, SystemExit | None):
         traceback.print_exception(error)
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):  # closed, or None
+            stream.flush()
     code = error.code if isinstance(error, SystemExit) else error
     os._exit(code if isinstance(code, int) else int(code is not None))
 

@@ -49,13 +49,18 @@ def test_refusals_of_other_workers_leases_are_theirs_to_count(site: Site) -> Non
     assert site.queue.stats().refusals == 0
 
 
-def test_refusals_wait_for_a_database_that_is_away(
-    site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def after_a_refusal(site: Site) -> upkeep.Upkeep:
     site.queue.enqueue(1)
     [lease] = site.queue.claim(worker="w")
     keeper = upkeep.Upkeep("w", [site.queue], {})
     keeper.count(None, lease)
+    return keeper
+
+
+def test_refusals_wait_for_a_database_that_is_away(
+    site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    keeper = after_a_refusal(site)
     with monkeypatch.context() as away:
         away.setattr(keeper.store, "tally", broken)
         assert keeper.turn() == upkeep.OUTAGE_PAUSE_SECONDS
@@ -86,10 +91,7 @@ def test_a_batch_that_nobody_here_knows_how_to_do_ends_no_worker(
 def test_a_worker_that_ends_says_which_refusals_it_could_not_count(
     site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    site.queue.enqueue(1)
-    [lease] = site.queue.claim(worker="w")
-    keeper = upkeep.Upkeep("w", [site.queue], {})
-    keeper.count(None, lease)
+    keeper = after_a_refusal(site)
     keeper.stop()
     monkeypatch.setattr(keeper.store, "tally", broken)
 

@@ -136,9 +136,12 @@ def found_slowly(name: str, seconds: float) -> int:
     return take_long.func(seconds)
 
 
-@task(atomic=True, visibility=1.5, max_lease=1.5, max_attempts=3)
+@task(atomic=True, visibility=2, max_lease=2, max_attempts=3)
 def outlive_the_lease(times: int) -> None:
-    """Write a row, and take longer than a lease lasts, at so many attempts."""
+    """Write a row, and take longer than a lease lasts, at so many attempts.
+
+    On SQLite the next claim waits for that row's transaction, and for less than its own lease.
+    """
     attempt = current_lease().attempt
     found_atomically.func(f"attempt {attempt}")
     time.sleep(2.5 if attempt <= times else 0)

@@ -225,7 +225,7 @@ async def awaited(
     own: set[asyncio.Task[Any]] = set()
     before = children.set(own)
     try:
-        if task.timeout is None:
+        if task.timeout is None:  # to enter none, and to gather nothing, is a tenth of a no-op
             return await task.func(*args, **kwargs)
         async with asyncio.timeout(task.timeout) as limit:
             return await task.func(*args, **kwargs)

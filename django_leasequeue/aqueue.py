@@ -80,9 +80,8 @@ class AsyncQueueMixin(OperatorMixin):
         """See claim(). Where the caller is cancelled, what was claimed is given back."""
         step = asyncio.ensure_future(sync_to_async(self.claim)(worker=worker, limit=limit))
         try:
-            return await asyncio.shield(step)
+            return await whole(step)
         except asyncio.CancelledError:
-            await asyncio.wait([step])
             if not step.cancelled() and not step.exception() and step.result():
                 with contextlib.suppress(LeaseLostError, QueueUnavailableError):
                     await sync_to_async(self.release_many)(step.result())
@@ -91,9 +90,9 @@ class AsyncQueueMixin(OperatorMixin):
     async def apoll(self, *, worker: str, wait: float = 0.0) -> Lease | None:
         """See poll(). The event loop goes on meanwhile; a cancelled wait leaves no lease behind."""
         end = self.monotonic() + seconds("wait", wait, minimum=0)
-        leases = await self.aclaim(worker=worker)
-        if leases or wait <= 0:
-            return leases[0] if leases else None
+        lease = await self.aclaim_one(worker, end)
+        if lease or wait <= 0:
+            return lease
         with self.borrowed_sleeper() as sleeper:
             try:
                 # A sleeper talks to the server: not on the event loop.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from asgiref.sync import async_to_sync, sync_to_async
 from django.core.exceptions import SynchronousOnlyOperation
 from django.db import connection, transaction
 
-from django_leasequeue import Lease, LeaseLostError, Queue, wakeups
+from django_leasequeue import Lease, LeaseLostError, Queue, QueueUnavailableError, wakeups
 from tests.conftest import on_databases
 
 MakeQueue = Callable[..., Queue]
@@ -147,6 +148,27 @@ def test_apoll_sleeps_beside_a_running_loop_and_is_woken(queue: Queue) -> None:
 
     lease = async_to_sync(main)()
     assert lease
+    assert lease.id == "a"
+
+
+@pytest.mark.parametrize("poll", ["poll", "apoll"])
+def test_a_poll_waits_for_a_database_that_is_away_at_its_beginning(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch, poll: str
+) -> None:
+    outages = [QueueUnavailableError("away")]
+    claim = queue.store.claim
+
+    def claim_after_outages(*args: Any, **kwargs: Any) -> list[Lease]:
+        if outages:
+            raise outages.pop()
+        return claim(*args, **kwargs)
+
+    monkeypatch.setattr(queue.store, "claim", claim_after_outages)
+    queue.enqueue({}, id="a")
+
+    waiting = getattr(queue, poll)(worker="w", wait=30)
+    lease = async_to_sync(partial(asyncio.wait_for, waiting, 10))() if poll[0] == "a" else waiting
+
     assert lease.id == "a"
 
 

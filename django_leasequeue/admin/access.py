@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from datetime import datetime
 from typing import Any, ClassVar, Final
 
@@ -14,7 +14,7 @@ from django.db.models import BooleanField, Func, Model, Q, QuerySet, TextField
 from django.db.models.functions import Cast
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
-from django.urls import reverse
+from django.urls import URLPattern, path, reverse
 from django.utils.text import capfirst
 
 from ..conf import backends, parse
@@ -41,9 +41,7 @@ class ReadOnlyTaskAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
     def using(self) -> str:
         """Alias of the database whose tasks are shown; to be overridden where there are several."""
-        for alias, config in backends():
-            return parse(alias, config).using
-        return DEFAULT_DB_ALIAS
+        return next((parse(*each).using for each in backends()), DEFAULT_DB_ALIAS)
 
     @property
     def store(self) -> Store:
@@ -120,6 +118,11 @@ class ReadOnlyTaskAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
             "original": str(original),  # django-unfold takes what is no text for a model's row
         }
         return TemplateResponse(request, f"admin/leasequeue/{name}.html", shared | context)
+
+    def named_path(self, route: str, name: str, view: Callable[..., HttpResponse]) -> URLPattern:
+        """A page beside Django's own; ``url`` finds it by its name."""
+        full_name = f"{self.opts.app_label}_{self.opts.model_name}_{name}"
+        return path(route, self.admin_site.admin_view(view), name=full_name)
 
     def url(self, name: str, *args: Any, model: type[Model] | None = None) -> str:
         opts = (model or self.model)._meta

@@ -10,7 +10,7 @@ from django.contrib.admin.utils import unquote
 from django.core.exceptions import PermissionDenied
 from django.db.models import Count, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
-from django.urls import URLPattern, path
+from django.urls import URLPattern
 from django.utils.translation import gettext, gettext_lazy as _, pgettext_lazy
 
 from ..batches import ended_since, go_on, items_of, reasons, stayed
@@ -79,9 +79,8 @@ class BatchAdmin(ReadOnlyTaskAdmin):
         return moved if batch.done_at else f"{moved} …"
 
     def get_urls(self) -> list[URLPattern]:
-        name = f"{self.opts.app_label}_{self.opts.model_name}_go_on"
-        view = self.admin_site.admin_view(self.go_on_view)
-        return [path("<path:object_id>/go-on/", view, name=name), *super().get_urls()]
+        own = self.named_path("<path:object_id>/go-on/", "go_on", self.go_on_view)
+        return [own, *super().get_urls()]
 
     def find(self, request: HttpRequest, object_id: str) -> Batch | None:
         if not self.has_view_permission(request):

@@ -16,7 +16,7 @@ from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
 from django.db.models import Count, Max, Min, Q, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.urls import URLPattern, path
+from django.urls import URLPattern
 from django.utils.translation import gettext, gettext_lazy as _, ngettext
 
 from ..models import DeadLetter, counted
@@ -108,9 +108,7 @@ class DeadLetterAdmin(TaskPagesAdmin):
         return two_lines(to_the_second(letter.visible_at), told % counts)
 
     def get_urls(self) -> list[URLPattern]:
-        name = f"{self.opts.app_label}_{self.opts.model_name}_groups"
-        view = self.admin_site.admin_view(self.groups_view)
-        return [path("groups/", view, name=name), *super().get_urls()]
+        return [self.named_path("groups/", "groups", self.groups_view), *super().get_urls()]
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[TaskChangeList]:
         match = request.resolver_match

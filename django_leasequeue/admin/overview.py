@@ -16,7 +16,7 @@ from django.contrib import admin, messages
 from django.core.exceptions import BadRequest, PermissionDenied
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.urls import URLPattern, path
+from django.urls import URLPattern
 from django.utils.html import format_html
 from django.utils.translation import gettext, gettext_lazy as _
 
@@ -93,16 +93,11 @@ class OverviewAdmin(ReadOnlyTaskAdmin):
 
     def get_urls(self) -> list[URLPattern]:
         """The page and its two questions: there is nothing behind it to look at one by one."""
-        name = f"{self.opts.app_label}_{self.opts.model_name}"
         asks = [
-            path(
-                f"{verb}/",
-                self.admin_site.admin_view(partial(self.switch_view, verb)),
-                name=f"{name}_{verb}",
-            )
+            self.named_path(f"{verb}/", verb, partial(self.switch_view, verb))
             for verb in ("pause", "resume")
         ]
-        return asks + [url for url in super().get_urls() if url.name == f"{name}_changelist"]
+        return asks + [url for url in super().get_urls() if str(url.name).endswith("_changelist")]
 
     def has_pause_permission(self, request: HttpRequest) -> bool:
         """A pause stops all tenants' tasks: not for those who may see some of them only."""

@@ -15,7 +15,7 @@ from django.contrib.admin.utils import unquote
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.urls import URLPattern, path
+from django.urls import URLPattern
 from django.utils.html import format_html, format_html_join
 from django.utils.text import capfirst
 from django.utils.translation import gettext, gettext_lazy as _, override
@@ -128,12 +128,13 @@ class TaskPagesAdmin(ReadOnlyTaskAdmin):
         return two_lines(task.queue, task.tenant, priority)
 
     def get_urls(self) -> list[URLPattern]:
-        return [*map(self.path_of, self.verbs), *super().get_urls()]
-
-    def path_of(self, verb: Verb) -> URLPattern:
-        view = self.admin_site.admin_view(partial(self.verb_view, verb))
-        name = f"{self.opts.app_label}_{self.opts.model_name}_{verb.name}"
-        return path(f"<path:object_id>/{verb.name}/", view, name=name)
+        own = [
+            self.named_path(
+                f"<path:object_id>/{verb.name}/", verb.name, partial(self.verb_view, verb)
+            )
+            for verb in self.verbs
+        ]
+        return own + super().get_urls()
 
     def may(self, request: HttpRequest, verb: Verb) -> bool:
         allowed: bool = getattr(self, f"has_{verb.name}_permission")(request)

@@ -80,9 +80,7 @@ class Panel:
     @property
     def is_idle(self) -> bool:
         """Whether there is nothing to show of it."""
-        view = self.view
-        happened = any(rates.counts for rates in view.rates)
-        return not (view.held.tenants or happened or view.verdict is not Verdict.HEALTHY)
+        return self.view.is_blank and self.view.verdict is Verdict.HEALTHY
 
 
 class OverviewAdmin(ReadOnlyTaskAdmin):
@@ -140,11 +138,7 @@ class OverviewAdmin(ReadOnlyTaskAdmin):
         seen = overview(self.using(), windows=(HOUR, DAY), tenants=tenants)
         if tenants is None:
             return seen
-        own = [
-            view
-            for view in seen.queues
-            if view.held.tenants or any(rates.counts for rates in view.rates)
-        ]
+        own = [view for view in seen.queues if not view.is_blank]
         names = {view.name for view in own}
         serving = [
             replace(worker, queues=tuple(name for name in worker.queues if name in names))

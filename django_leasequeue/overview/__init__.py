@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cached_property, partial
 
 from ..conf import backends, parse, queues_of
 from ..records import Paused
@@ -33,20 +34,62 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True)
 class QueueView:
-    """One queue: what it holds, what happened on it, who works on it, and the verdict."""
+    """One queue at an instant: what it holds, what happened on it, who works on it.
+
+    ``oldest`` is how long the oldest visible task has waited, in seconds; ``verdict`` has its
+    ``reason``, a sentence for people.
+    """
 
     name: str
+    now: datetime
     held: Held
     rates: Sequence[Rates]
     workers: Sequence[WorkerFacts]
     paused: Paused | None
-    oldest: float | None
-    verdict: Verdict
-    reason: str
 
     @property
     def total(self) -> Counts:
         return self.held.total
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether it holds nothing, and nothing happened on it lately."""
+        return not (self.held.tenants or any(rates.counts for rates in self.rates))
+
+    @property
+    def oldest(self) -> float | None:
+        since = self.total.since
+        return (self.now - since).total_seconds() if since else None
+
+    @property
+    def verdict(self) -> Verdict:
+        return self.judged[0]
+
+    @property
+    def reason(self) -> str:
+        return self.judged[1]
+
+    @cached_property
+    def judged(self) -> tuple[Verdict, str]:
+        total = self.total
+        lately = partial(self.rates[0].total, seconds=RECENT_SECONDS)
+        return verdict(
+            Facts(
+                visible=total.visible,
+                told=self.held.told("visible"),
+                leased=total.leased,
+                oldest=self.oldest,
+                workers=len(self.workers),
+                threads=sum(worker.threads for worker in self.workers),
+                arrived=lately("arrivals"),
+                done=lately("completions"),
+                failed=lately("failures"),
+                lapsed=lately("lapses"),
+                paused_by=self.paused.by if self.paused else None,
+                paused_reason=self.paused.reason if self.paused else None,
+                paused_seconds=(self.now - self.paused.at).total_seconds() if self.paused else None,
+            )
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,13 +123,13 @@ def overview(
     served = [worker.queues for worker in everyone]
     names = sorted(known(using, happened[0], pauses, *served) if only is None else set(only))
     views = [
-        view(
-            name,
-            counting.held(using, name, now, tenants, queues=len(names)),
-            [of.get(name, Rates(window=w)) for of, w in zip(happened, windows, strict=True)],
-            serving(name, everyone),
-            pauses.get(name),
-            now,
+        QueueView(
+            name=name,
+            now=now,
+            held=counting.held(using, name, now, tenants, queues=len(names)),
+            rates=[of.get(name, Rates(window=w)) for of, w in zip(happened, windows, strict=True)],
+            workers=serving(name, everyone),
+            paused=pauses.get(name),
         )
         for name in names
     ]
@@ -110,44 +153,6 @@ def within(worker: WorkerFacts, tenants: Collection[str] | None) -> WorkerFacts:
     if tenants is None:
         return worker
     return replace(worker, tasks=tuple(task for task in worker.tasks if task.tenant in tenants))
-
-
-def view(
-    name: str,
-    held: Held,
-    happened: Sequence[Rates],
-    staff: Sequence[WorkerFacts],
-    paused: Paused | None,
-    now: datetime,
-) -> QueueView:
-    total, lately = held.total, happened[0]
-    oldest = (now - total.since).total_seconds() if total.since else None
-    facts = Facts(
-        visible=total.visible,
-        told=held.told("visible"),
-        leased=total.leased,
-        oldest=oldest,
-        workers=len(staff),
-        threads=sum(worker.threads for worker in staff),
-        arrived=lately.total("arrivals", seconds=RECENT_SECONDS),
-        done=lately.total("completions", seconds=RECENT_SECONDS),
-        failed=lately.total("failures", seconds=RECENT_SECONDS),
-        lapsed=lately.total("lapses", seconds=RECENT_SECONDS),
-        paused_by=paused.by if paused else None,
-        paused_reason=paused.reason if paused else None,
-        paused_seconds=(now - paused.at).total_seconds() if paused else None,
-    )
-    found, reason = verdict(facts)
-    return QueueView(
-        name=name,
-        held=held,
-        rates=happened,
-        workers=staff,
-        paused=paused,
-        oldest=oldest,
-        verdict=found,
-        reason=reason,
-    )
 
 
 def served_databases() -> list[str]:

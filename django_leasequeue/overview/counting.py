@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any, Final
 
 from django.db import connections
@@ -136,7 +137,7 @@ class Held:
     cut: frozenset[str] = frozenset()
     more: Mapping[str, int] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def total(self) -> Counts:
         """Of all tenants, with what is estimated."""
         estimated: dict[str, Any] = dict(self.more)

@@ -89,7 +89,7 @@ def begin(
         )
         with suppress(EmptyResultSet):  # a filter that no row can match
             batch.total = choose(batch, rows)
-        batch.save(update_fields=["total"])
+        batch.save(using=using, update_fields=["total"])
     return batch
 
 
@@ -131,7 +131,7 @@ def go_on_once(batch: Batch, *, wait: bool) -> Batch | None:
         found = rows.filter(pk=batch.pk).first()
         if found and found.done_at is None:
             deal_with_slice(found)
-            found.save()
+            found.save(using=using)
     return found
 
 

@@ -107,7 +107,7 @@ def prune_batches(using: str, retention: Mapping[Kind, float], *, size: int = BA
     places = items.order_by("place").values_list("place", flat=True)
     for first in places[:1]:
         return items.filter(place__lt=first + size).delete()[0]
-    return batch.delete()[0]
+    return batch.delete(using=using)[0]
 
 
 def old_rows(

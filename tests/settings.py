@@ -50,6 +50,7 @@ for place in DATABASES:
         "OPTIONS": {"using": place, "task_modules": ["tests.worker"], "retention": 0.5},
     }
 
+DATABASE_ROUTERS = ["tests.databases.NamedDatabases"]
 MEDIA_ROOT = str(FOLDER / "media")
 # The real ones are slow on purpose; no test is about passwords.
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]

@@ -9,6 +9,7 @@ import psycopg
 import pytest
 from django.contrib.auth.models import User
 from django.db import InternalError, connection, transaction
+from django.test import SimpleTestCase
 
 from django_leasequeue import Queue, QueueUnavailableError
 
@@ -65,3 +66,15 @@ def test_one_that_is_gone_is_opened_anew() -> None:
     with pytest.raises(QueueUnavailableError):
         Queue("q").depth()
     assert Queue("q").depth().visible == 1
+
+
+def test_one_that_is_open_is_refused_to_a_test_that_may_not_use_it() -> None:
+    """What such a test enqueued stayed: no transaction of its own was rolled back."""
+    connection.ensure_connection()
+    SimpleTestCase._add_databases_failures()  # type: ignore[attr-defined]
+    try:
+        with pytest.raises(AssertionError, match="not allowed"):
+            Queue("q").enqueue("x")
+    finally:
+        SimpleTestCase._remove_databases_failures()  # type: ignore[attr-defined]
+    assert Queue("q").depth().visible == 0

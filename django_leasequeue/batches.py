@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, Final
 
 from django.core.exceptions import EmptyResultSet
@@ -137,12 +139,13 @@ def go_on_once(batch: Batch, *, wait: bool) -> Batch | None:
 
 def deal_with_slice(batch: Batch) -> None:
     using = batch.using
-    items = BatchItem.objects.using(using).filter(batch_id=batch.pk)
-    part = items.filter(place__gt=batch.passed, place__lte=batch.passed + SLICE)
+    part = items_of(batch).filter(place__gt=batch.passed, place__lte=batch.passed + SLICE)
     numbers = list(part.values_list("seq", flat=True))
     held = Task.objects.using(using).filter(pk__in=numbers).order_by("queue", "tenant", "seq")
     stayed = dict.fromkeys(numbers, LEFT)
-    for tasks in groups(held.only("seq", "queue", "tenant", "task_id")):
+    rows = held.only("seq", "queue", "tenant", "task_id")
+    for _, group in groupby(rows, attrgetter("queue", "tenant")):
+        tasks = list(group)
         skipped = MOVES[batch.verb](batch, tasks)
         for task in tasks:
             stayed[task.pk] = skipped.get(task.task_id, MOVED)
@@ -155,14 +158,6 @@ def deal_with_slice(batch: Batch) -> None:
     batch.skipped += len(numbers) - len(outcomes[MOVED])
     if batch.passed >= batch.total:
         batch.done_at = store_for(using).now()
-
-
-def groups(tasks: Iterable[Task]) -> Iterable[list[Task]]:
-    """*tasks*, those of one queue and tenant together."""
-    found: dict[tuple[str, str], list[Task]] = defaultdict(list)
-    for task in tasks:
-        found[task.queue, task.tenant].append(task)
-    return found.values()
 
 
 def redrive(batch: Batch, tasks: Sequence[Task]) -> Mapping[str, str]:
@@ -229,19 +224,21 @@ def items_of(batch: Batch) -> QuerySet[BatchItem]:
     return BatchItem.objects.using(batch.using).filter(batch_id=batch.pk)
 
 
+def stayed_of(batch: Batch) -> QuerySet[BatchItem]:
+    return items_of(batch).exclude(outcome=MOVED).exclude(outcome=None)
+
+
 def reasons(batch: Batch) -> Counter[str]:
     """Why tasks of *batch* stayed, and how many each; alike reasons as one."""
-    stayed = items_of(batch).exclude(outcome=MOVED).exclude(outcome=None)
     found: Counter[str] = Counter()
-    for why, count in stayed.order_by().values_list("outcome").annotate(Count("seq")):
+    for why, count in stayed_of(batch).order_by().values_list("outcome").annotate(Count("seq")):
         found[fingerprint(why) or ""] += count
     return found
 
 
 def stayed(batch: Batch, limit: int) -> list[tuple[str, str, int]]:
     """The first tasks of *batch* that stayed: name, reason and number each."""
-    rows = items_of(batch).exclude(outcome=MOVED).exclude(outcome=None).order_by("place")
-    items = list(rows[:limit])
+    items = list(stayed_of(batch).order_by("place")[:limit])
     log = TaskTransition.objects.using(batch.using)
     names = {
         row.pk: f"{row.queue}/{row.task_id}"
@@ -250,16 +247,11 @@ def stayed(batch: Batch, limit: int) -> list[tuple[str, str, int]]:
     return [(names.get(item.seq, "?"), item.outcome or "", item.seq) for item in items]
 
 
-def lives_gone(batch: Batch) -> QuerySet[Any]:
-    """Of the tasks that *batch* moved, those that are not held any more."""
-    held = Task.objects.using(batch.using).filter(pk=OuterRef("seq"))
-    numbers = items_of(batch).filter(~Exists(held), outcome=MOVED).values("seq")
-    log = TaskTransition.objects.using(batch.using)
-    return log.filter(pk__in=numbers, kind=Kind.ENQUEUED).values("life")
-
-
 def ended_since(batch: Batch) -> Counter[str]:
     """How the tasks that *batch* moved have left their queues since, by kind of transition."""
+    held = Task.objects.using(batch.using).filter(pk=OuterRef("seq"))
+    gone = items_of(batch).filter(~Exists(held), outcome=MOVED).values("seq")
     log = TaskTransition.objects.using(batch.using)
-    ends = log.filter(life__in=lives_gone(batch), kind__in=ENDED)
+    lives = log.filter(pk__in=gone, kind=Kind.ENQUEUED).values("life")
+    ends = log.filter(life__in=lives, kind__in=ENDED)
     return Counter(dict(ends.order_by().values_list("kind").annotate(Count("pk"))))

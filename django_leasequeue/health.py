@@ -16,6 +16,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 
 from .overview import Overview, QueueView, overview, served_databases
 from .overview.wording import span
+from .policy import seconds
 
 OLDEST_SECONDS: Final = 300.0
 
@@ -83,7 +84,7 @@ def missing(seen: Overview, named: Sequence[str] | None) -> Iterable[str]:
 def view(request: HttpRequest) -> HttpResponse:
     """See the module."""
     try:
-        oldest = float(request.GET.get("oldest", OLDEST_SECONDS))
+        oldest = seconds("oldest", float(request.GET.get("oldest", OLDEST_SECONDS)), minimum=0)
     except ValueError:
         return JsonResponse({"healthy": False, "problems": ["oldest is no number"]}, status=400)
     queues = request.GET.getlist("queue") or None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 import json
 import socket
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,6 +19,7 @@ from django.utils import timezone
 from django_leasequeue.conf import options_for
 from django_leasequeue.errors import InvalidTaskError
 from django_leasequeue.overview import known_queues, served_databases
+from django_leasequeue.policy import SECONDS_MAX
 from django_leasequeue.queue import Queue
 
 Argument = tuple[tuple[str, ...], dict[str, Any]]
@@ -33,6 +34,21 @@ def argument(*names: str, **facts: Any) -> Argument:
 def add_all(parser: ArgumentParser, arguments: Sequence[Argument]) -> None:
     for names, facts in arguments:
         parser.add_argument(*names, **facts)
+
+
+def at_least(
+    minimum: float, number: type[int] | type[float], maximum: int = SECONDS_MAX
+) -> Callable[[str], float]:
+    """A parser of numbers from *minimum* on, for argparse; what isn't seconds is no larger."""
+
+    def parsed(text: str) -> float:
+        value = number(text)
+        if not minimum <= value <= maximum:
+            raise ArgumentTypeError(f"must be at least {minimum:g} and at most {maximum}")
+        return value
+
+    parsed.__name__ = number.__name__  # argparse quotes it: "invalid int value"
+    return parsed
 
 
 BAR_CHARACTERS: Final = 40

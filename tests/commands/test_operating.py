@@ -52,6 +52,23 @@ def a_worker(queue: Queue, *, seconds_ago: float = 0, queues: str = '["mail"]') 
 
 
 @pytest.mark.parametrize(
+    ("arguments", "option"),
+    [
+        (("status", "--watch", "--interval", "nan"), "--interval"),
+        (("health", "--oldest", "nan"), "--oldest"),
+        (("health", "--oldest", "-1"), "--oldest"),
+        (("dead", "list", "--limit", "-1"), "--limit"),
+        (("dead", "list", "--older-than", "nan"), "--older-than"),
+        (("dead", "list", "--newer-than", "1e9"), "--newer-than"),
+    ],
+)
+def test_a_number_that_cant_be_meant_is_refused_by_its_option(
+    mail: Queue, arguments: Sequence[str], option: str
+) -> None:
+    assert f"argument {option}: must be at least" in str(refusal(*arguments))
+
+
+@pytest.mark.parametrize(
     "arguments",
     [
         ("status", "--queue", "\udc80"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import sys
 from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, cast
 
@@ -17,32 +16,18 @@ from django_leasequeue import conf, validation
 from django_leasequeue.backend import LeaseQueueBackend
 from django_leasequeue.compat import TASKS_LOGGER, task_backends
 from django_leasequeue.errors import InvalidTaskError
-from django_leasequeue.policy import SECONDS_MAX
 from django_leasequeue.worker import GRACE_SECONDS, Worker
 from django_leasequeue.worker.readiness import CannotStartError
 from django_leasequeue.worker.reloading import Reloader, arguments, start_anew
 from django_leasequeue.worker.shutdown import leave, stop_on_signals
 from django_leasequeue.worker.supervisor import AGAIN, Supervisor, child_name, follow
 
-from ..terminal import Argument, add_all, argument
+from ..terminal import Argument, add_all, argument, at_least
 
 OF_WORKER: Final = (
     *("name", "threads", "async_tasks", "strict"),
     *("max_tasks", "drain", "grace", "poll_interval"),
 )
-
-
-def at_least(minimum: float, number: type[int] | type[float]) -> Callable[[str], float]:
-    """A parser of numbers from *minimum* on, for argparse."""
-
-    def parsed(text: str) -> float:
-        value = number(text)
-        if not minimum <= value <= SECONDS_MAX:  # what isn't seconds is no larger either
-            raise ArgumentTypeError(f"must be at least {minimum:g} and at most {SECONDS_MAX}")
-        return value
-
-    parsed.__name__ = number.__name__  # argparse quotes it: "invalid int value"
-    return parsed
 
 
 def worker_name(text: str) -> str:

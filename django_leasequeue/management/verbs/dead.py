@@ -14,6 +14,7 @@ from django.template.defaultfilters import pluralize
 
 from django_leasequeue import batches
 from django_leasequeue.models import Batch, DeadLetter, counted, dead_at
+from django_leasequeue.policy import SECONDS_MAX
 from django_leasequeue.stores import store_for
 from django_leasequeue.story import VANISHED
 from django_leasequeue.validation import as_life
@@ -25,6 +26,7 @@ from ..terminal import (
     Bar,
     Menu,
     argument,
+    at_least,
     databases,
     local,
     remarks,
@@ -35,6 +37,7 @@ from ..terminal import (
 from .task import tell
 
 SOME_STAYED: Final = 3
+HOURS_MAX: Final = SECONDS_MAX // 3600
 SECONDS_PER_STEP: Final = 0.5  # between two looks at the progress
 
 PLACE: Final = (
@@ -48,8 +51,8 @@ FILTERS: Final = (
     argument("--error", metavar="TEXT", help="In the error's line, as the list shows it."),
     argument("--lost", action="store_true", help="Only those whose workers all vanished."),
     argument("--failed", action="store_true", help="Only those that failed."),
-    argument("--older-than", type=float, metavar="HOURS"),
-    argument("--newer-than", type=float, metavar="HOURS"),
+    argument("--older-than", type=at_least(0, float, HOURS_MAX), metavar="HOURS"),
+    argument("--newer-than", type=at_least(0, float, HOURS_MAX), metavar="HOURS"),
 )
 MOVING: Final = (
     *(*PLACE, *FILTERS, *REMARKS),
@@ -66,7 +69,7 @@ NAMED: Final = (
     "What stopped: counted by task and error, or one by one.",
     *(*PLACE, *FILTERS),
     argument("--each", action="store_true", help="One by one, the newest first."),
-    argument("--limit", type=int, default=50, help="Lines, at most (50)."),
+    argument("--limit", type=at_least(1, int), default=50, help="Lines, at most (50)."),
     argument("--exit-code", action="store_true", help="Exit with 3 if there are any."),
 )
 def list_(command: BaseCommand, asked: Namespace) -> None:

@@ -21,7 +21,18 @@ from django_leasequeue.overview.wording import number, span
 from django_leasequeue.registry import WorkerFacts, workers as known_workers
 from django_leasequeue.stores import store_for
 
-from ..terminal import DATABASE, JSON, QUEUES, argument, databases, local, table, verb, write_json
+from ..terminal import (
+    DATABASE,
+    JSON,
+    QUEUES,
+    argument,
+    at_least,
+    databases,
+    local,
+    table,
+    verb,
+    write_json,
+)
 
 STATUS: Final = (
     *("QUEUE", "VERDICT", "VISIBLE", "SCHEDULED", "LEASED", "DEAD", "OLDEST"),
@@ -38,7 +49,11 @@ TROUBLE: Final = {Verdict.STUCK: 3, Verdict.BEHIND: 2}
     argument("--tenants", action="store_true", help="A line for each tenant, too."),
     argument("--watch", action="store_true", help="Again and again, until Ctrl-C."),
     argument(
-        "--interval", type=float, default=2.0, metavar="SECONDS", help="Of --watch; default: 2."
+        "--interval",
+        type=at_least(0, float),
+        default=2.0,
+        metavar="SECONDS",
+        help="Of --watch; default: 2.",
     ),
     argument(
         "--check",
@@ -189,7 +204,7 @@ def ago(moment: datetime, now: datetime) -> str:
     QUEUES,
     argument(
         "--oldest",
-        type=float,
+        type=at_least(0, float),
         default=OLDEST_SECONDS,
         metavar="SECONDS",
         help="That a visible task may have waited; default: %(default)g. Paused queues may.",

@@ -10,10 +10,11 @@ from typing import Any, Final
 
 from django.core.checks import CheckMessage, Error, Tags, Warning as Doubt, register
 from django.core.exceptions import ImproperlyConfigured
-from django.db import Error as Unreached, connections
+from django.db import Error as Unreached, connections, router
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from .conf import Options, backends, broken_backends, parse, queues_of
+from .models import Task
 from .policy import QueuePolicy
 from .stores import lack_of_skip_locked, pending_migrations
 from .stores.drivers import is_direct
@@ -112,6 +113,7 @@ def check_databases(alias: str, options: Options) -> Iterator[CheckMessage]:
             )
     if options.using in connections:
         yield from check_transactions(connections[options.using])
+        yield from check_routers(options.using)
     for other in connections.settings:
         if other != options.using and connections[other].settings_dict["ATOMIC_REQUESTS"]:
             yield Doubt(
@@ -122,6 +124,15 @@ def check_databases(alias: str, options: Options) -> Iterator[CheckMessage]:
                 "is. Enqueue in transaction.on_commit(), or keep the queue with the data.",
                 id="leasequeue.W005",
             )
+
+
+def check_routers(using: str) -> Iterator[CheckMessage]:
+    if not router.allow_migrate_model(using, Task):
+        yield Doubt(
+            f"DATABASE_ROUTERS let no migration make the queue's tables in {using!r}",
+            hint="Let allow_migrate() answer True for 'leasequeue' there.",
+            id="leasequeue.W008",
+        )
 
 
 def check_transactions(connection: BaseDatabaseWrapper) -> Iterator[CheckMessage]:

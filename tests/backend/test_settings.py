@@ -252,6 +252,23 @@ def test_pending_migrations_are_told_once_a_database(settings: Any) -> None:
     assert [id for id, _ in found()] == ["leasequeue.W007"]
 
 
+class KeepsOut:
+    """A router that wants other tables only, as those of a site's second database often do."""
+
+    def allow_migrate(self, db: str, app_label: str, **hints: Any) -> bool | None:
+        return app_label == "orders" if db == "sqlite" else None
+
+
+@pytest.mark.django_db(databases=ALIASES)
+def test_routers_that_keep_the_tables_out_are_doubted(settings: Any) -> None:
+    settings.TASKS = {"a": ours(["mail"]), "b": ours(["orders"], using="sqlite")}
+    settings.DATABASE_ROUTERS = [f"{__name__}.KeepsOut"]
+
+    [(id, message)] = found()
+
+    assert (id, "'sqlite'" in message) == ("leasequeue.W008", True)
+
+
 @pytest.mark.django_db(databases=ALIASES)
 def test_a_wait_that_outlasts_a_lease_is_doubted(
     settings: Any, monkeypatch: pytest.MonkeyPatch

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import psycopg
 from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
 from psycopg import Pipeline, generators
 from psycopg.adapt import Dumper, Transformer
 from psycopg.errors import InvalidSqlStatementName, error_from_result
@@ -123,10 +124,12 @@ def run_plain(using: str, name: str, parameters: Mapping[str, Any]) -> list[tupl
 def opened(using: str) -> Any:
     """Django's connection, as its own cursors find it."""
     connection: Any = connections[using]
-    if "cursor" in vars(connection):  # what Django puts there refuses it to a test, open or not
+    plain = type(connection)._cursor is BaseDatabaseWrapper._cursor  # type: ignore[attr-defined]
+    if plain and "cursor" not in vars(connection):
+        connection.close_if_health_check_failed()
+        connection.ensure_connection()
+    else:  # it refuses it to a test, or sets a tenant's search_path
         connection.cursor().close()
-    connection.close_if_health_check_failed()
-    connection.ensure_connection()
     return connection
 
 

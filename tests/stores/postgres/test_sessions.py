@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from typing import Any
 
 import psycopg
 import pytest
 from django.contrib.auth.models import User
-from django.db import InternalError, connection, transaction
+from django.db import InternalError, connection, connections, transaction
 from django.test import SimpleTestCase
 
 from django_leasequeue import Queue, QueueUnavailableError
@@ -66,6 +67,28 @@ def test_one_that_is_gone_is_opened_anew() -> None:
     with pytest.raises(QueueUnavailableError):
         Queue("q").depth()
     assert Queue("q").depth().visible == 1
+
+
+def test_a_backend_that_sets_the_schema_before_each_statement_does_so_before_ours(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As those of django-tenants and django-pgschemas do, in their cursor()."""
+
+    class Tenants(type(connections["default"])):  # type: ignore[misc]
+        schema = "one"
+
+        def _cursor(self, name: str | None = None) -> Any:
+            cursor = super()._cursor(name)
+            cursor.execute(f"SET search_path = {self.schema}, public")
+            return cursor
+
+    queue = Queue("q")
+    queue.enqueue("x")
+    monkeypatch.setattr(connections["default"], "__class__", Tenants)
+    for Tenants.schema in ("two", "three"):
+        queue.enqueue("x")
+        assert session().execute("SHOW search_path").fetchone() == (f"{Tenants.schema}, public",)
+    connection.close()
 
 
 def test_one_that_is_open_is_refused_to_a_test_that_may_not_use_it() -> None:

@@ -8,6 +8,8 @@ from typing import Any, ClassVar, Final
 
 from django.contrib import admin
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.contrib.admin.options import IncorrectLookupParameters
+from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import BadRequest
 from django.db import DEFAULT_DB_ALIAS
 from django.db.models import BooleanField, Func, Model, Q, QuerySet, TextField
@@ -84,10 +86,18 @@ class ReadOnlyTaskAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
         """As Django's; but what no database can be asked for is a bad request, no server error."""
         chosen = request.POST.getlist(ACTION_CHECKBOX_NAME)
-        if chosen != positions(chosen) or any("\x00" in value for value in request.GET.values()):
+        asked = [value for _, values in request.GET.lists() for value in values]
+        if chosen != positions(chosen) or any("\x00" in value for value in asked):
             raise BadRequest
         title = {"title": capfirst(self.opts.verbose_name_plural)}
         return super().changelist_view(request, title | (extra_context or {}))
+
+    def get_changelist_instance(self, request: HttpRequest) -> ChangeList:
+        """As Django's, which finds out too late that a year is none."""
+        try:
+            return super().get_changelist_instance(request)
+        except (ValueError, OverflowError) as error:
+            raise IncorrectLookupParameters from error
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False

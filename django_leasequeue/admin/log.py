@@ -164,7 +164,7 @@ class LogChangeList(BoundedChangeList):
         found = super().get_filters(request)
         lookups: dict[str, Any] = found[2]
         for end in ("gte", "lt"):
-            [moment] = lookups.get(f"at__{end}", [None])
+            moment, *_rest = lookups.get(f"at__{end}", [None])
             if isinstance(moment, datetime):
                 del lookups[f"at__{end}"]
                 log = TaskTransition.objects.using(self.root_queryset.db)

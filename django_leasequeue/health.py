@@ -17,6 +17,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from .overview import Overview, QueueView, overview, served_databases
 from .overview.wording import span
 from .policy import seconds
+from .validation import name
 
 OLDEST_SECONDS: Final = 300.0
 
@@ -85,9 +86,9 @@ def view(request: HttpRequest) -> HttpResponse:
     """See the module."""
     try:
         oldest = seconds("oldest", float(request.GET.get("oldest", OLDEST_SECONDS)), minimum=0)
-    except ValueError:
-        return JsonResponse({"healthy": False, "problems": ["oldest is no number"]}, status=400)
-    queues = request.GET.getlist("queue") or None
+        queues = [name("queue", queue) for queue in request.GET.getlist("queue")] or None
+    except ValueError as error:
+        return JsonResponse({"healthy": False, "problems": [str(error)]}, status=400)
     found = [health(using, queues=queues, oldest=oldest) for using in served_databases()]
     problems = [problem for each in found for problem in each.problems]
     status = 503 if problems else 200

@@ -38,6 +38,7 @@ def test_it_takes_the_command_s_options(mail: Queue) -> None:
     assert status == 503
     assert [problem.split(":")[0] for problem in told["problems"]] == ["mail", "mail"]
     assert {ask(oldest=bad)[0] for bad in ("x", "nan", "-1")} == {400}
+    assert ask(queue="\0")[0] == 400
 
 
 def test_a_database_that_is_away_is_a_problem_and_no_error(

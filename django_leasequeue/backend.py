@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,7 +20,7 @@ from .compat import (
     TaskResult,
     TaskResultDoesNotExist,
     TaskResultStatus,
-    enqueues_are_heard,
+    heard,
     task_enqueued,
 )
 from .conf import Options, parse, queues_of
@@ -218,7 +219,7 @@ class LeaseQueueBackend(LeaseTaskBackend):
         with Refusals(NOT_JSON):
             parts = list(queue.enqueue_alike(known.like, payloads))
         results = QueuedResults(known.task, parts, self.alias)
-        if enqueues_are_heard():
+        if heard(task_enqueued, logging.DEBUG):
             for result in results:
                 self.tell(result)
         return results

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 from typing import TYPE_CHECKING, Generic, ParamSpec, TypeVar
-from weakref import ref
 
 import django
+from django.dispatch import Signal
 
 if TYPE_CHECKING or django.VERSION >= (6, 0):
     from django.tasks import TaskResultStatus, default_task_backend, task_backends
@@ -15,7 +15,14 @@ if TYPE_CHECKING or django.VERSION >= (6, 0):
     from django.tasks.backends.immediate import ImmediateBackend
     from django.tasks.base import Task, TaskContext, TaskError, TaskResult
     from django.tasks.exceptions import InvalidTask, TaskResultDoesNotExist
-    from django.tasks.signals import task_enqueued, task_finished, task_started
+    from django.tasks.signals import (
+        log_task_enqueued,
+        log_task_finished,
+        log_task_started,
+        task_enqueued,
+        task_finished,
+        task_started,
+    )
 
     TASKS_LOGGER = "django.tasks"
 else:
@@ -25,7 +32,14 @@ else:
     from django_tasks.backends.immediate import ImmediateBackend
     from django_tasks.base import Task, TaskContext, TaskError, TaskResult
     from django_tasks.exceptions import InvalidTaskError as InvalidTask, TaskResultDoesNotExist
-    from django_tasks.signals import task_enqueued, task_finished, task_started
+    from django_tasks.signals import (
+        log_task_enqueued,
+        log_task_finished,
+        log_task_started,
+        task_enqueued,
+        task_finished,
+        task_started,
+    )
 
     TASKS_LOGGER = "django_tasks"
 
@@ -42,10 +56,15 @@ else:
         __slots__ = ()
 
 
-def enqueues_are_heard() -> bool:
-    """Whether anybody wants to be told of an enqueue: Django's own receiver only writes a log."""
-    if logging.getLogger(TASKS_LOGGER).isEnabledFor(logging.DEBUG):
-        return True
-    kept = [receiver for _, receiver, *_ in task_enqueued.receivers]
-    known = (each() if isinstance(each, ref) else each for each in kept)
-    return any(getattr(each, "__module__", "") != f"{TASKS_LOGGER}.signals" for each in known)
+tasks_logger = logging.getLogger(TASKS_LOGGER)
+own_receivers = {id(each) for each in (log_task_enqueued, log_task_started, log_task_finished)}
+
+
+def heard(signal: Signal, level: int) -> bool:
+    """Whether anybody wants to be told: Django's own receiver only writes a log, at *level*.
+
+    To send a signal takes longer than to look for who is there.
+    """
+    return tasks_logger.isEnabledFor(level) or any(
+        key not in own_receivers for (key, _), *_ in signal.receivers
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, TypeVar
@@ -16,7 +16,7 @@ Record = TypeVar("Record")
 
 def told_as(kind: type[Record], source: object, **own: Any) -> Record:
     """A record of that *kind*: its *own* values, and what *source* has by the same names."""
-    names = {field.name for field in fields(kind)} - own.keys()  # type: ignore[arg-type]
+    names = kind.__annotations__.keys() - own.keys()
     return kind(**{name: getattr(source, name) for name in names}, **own)
 
 

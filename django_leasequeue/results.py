@@ -147,12 +147,17 @@ def first_result(lease: Lease, *, task: LeaseTask[..., Any], backend: str) -> Ta
         dedupe_key=lease.dedupe_key,
         run_after=wait_until(lease.enqueued_at, lease.visible_since),
     )
-    payload = lease.payload
-    call = payload if isinstance(payload, dict) else {}
+    call = called_with(lease)
     started = local(lease.leased_at)
     running = TaskResultStatus.RUNNING
     id = str(lease.life)
     return unfinished(queued, id, running, lease.enqueued_at, call, started, [lease.worker])
+
+
+def called_with(lease: Lease) -> Mapping[str, Any]:
+    """The arguments of the task's function; none where its payload isn't of django.tasks."""
+    payload = lease.payload
+    return payload if isinstance(payload, dict) else {}
 
 
 def unfinished(

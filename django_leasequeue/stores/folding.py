@@ -232,7 +232,7 @@ class FoldingStore(Store):
                 deadline = min(now + task.visibility, lease.leased_at + task.max_lease)
                 beat = follow(task, Kind.HEARTBEAT, now, visible_at=deadline, **facts)
                 return renewed(lease, self.kept(task, beat), now)
-        return replace(lease, renewed=False)
+        return lease._replace(renewed=False)
 
     @move
     def complete(self, finishes: Sequence[Finish]) -> set[int]:
@@ -407,8 +407,7 @@ def consequence(task: TaskRecord, failure: Failure, now: datetime) -> Transition
 
 
 def renewed(lease: Lease, task: TaskRecord, now: datetime) -> Lease:
-    return replace(
-        lease,
+    return lease._replace(
         deadline=task.visible_at,
         seconds_left=(task.visible_at - now).total_seconds(),
         details_text=task.details,

@@ -224,7 +224,7 @@ class PortableStore(DatabaseStore, FoldingStore):
         except OperationalError as error:
             if not getattr(error.__cause__, "sqlite_errorname", "").startswith("SQLITE_BUSY"):
                 raise
-            return replace(lease, renewed=False)
+            return lease._replace(renewed=False)
 
     @contextmanager
     def impatient(self) -> Iterator[None]:

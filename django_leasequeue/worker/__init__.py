@@ -52,7 +52,7 @@ from .names import HeldName, new_name
 from .outage import Outage
 from .presence import Presence
 from .readiness import refuse_unready
-from .runner import Outcome, Runner, beside_a_loop, lapsed
+from .runner import Outcome, Runner, beside_a_loop
 from .sessions import TaskSession
 from .shutdown import Notes
 from .upkeep import Upkeep
@@ -276,7 +276,7 @@ class Worker:
         session = TaskSession()
         while delivery := self.deliveries.take():
             live = delivery.seconds_left() > 0
-            outcome = self.runner.run(delivery) if live else lapsed(delivery)
+            outcome = self.runner.run(delivery) if live else self.runner.lapsed(delivery)
             session.tidy()
             self.ended(outcome)
             if self.deliveries.strict:

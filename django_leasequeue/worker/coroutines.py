@@ -20,11 +20,10 @@ from typing import Any, Final
 from asgiref.sync import sync_to_async
 from django.db import connections
 
-from django_leasequeue.compat import TaskResult
 from django_leasequeue.tasks import LeaseTask
 
 from .deliveries import Deliveries
-from .runner import Outcome, Runner, awaited, lapsed, owned
+from .runner import Outcome, Runner, awaited, owned
 from .sessions import TaskSession
 
 SILENCE_SECONDS: Final = 5.0  # of a loop, when a task has it whose lease is over
@@ -97,18 +96,18 @@ class Coroutines:
         self.ready.wait()
         while delivery := self.deliveries.take_coroutine():
             if delivery.seconds_left() <= 0:
-                self.ended(lapsed(delivery))
+                self.ended(self.runner.lapsed(delivery))
                 continue
             outcome = self.runner.prepared(delivery)
-            task, task_result = outcome.task, outcome.task_result
-            if task and task_result:
+            task = None if outcome.unread else outcome.task
+            if task:
                 context = copy_context()
                 try:
                     context.run(self.runner.begin, outcome)
                 except BaseException as raised:  # noqa: BLE001  it is the attempt's failure
                     outcome.error = raised
-            if task and task_result and outcome.error is None:
-                self.hand_over(self.follow(outcome, task, task_result), context)
+            if task and outcome.error is None:
+                self.hand_over(self.follow(outcome, task), context)
             else:
                 self.ended(self.runner.judged(outcome))
             session.tidy()
@@ -134,16 +133,14 @@ class Coroutines:
             self.running.add(task)
             task.add_done_callback(self.running.discard)
 
-    async def follow(
-        self, outcome: Outcome, task: LeaseTask[..., Any], task_result: TaskResult[..., Any]
-    ) -> None:
+    async def follow(self, outcome: Outcome, task: LeaseTask[..., Any]) -> None:
         """Await the task's answer, and say how it ended; a failure is judged first."""
         delivery = outcome.delivery
         if delivery.lost or delivery.seconds_left() <= 0:  # the loop was busy meanwhile
-            self.ended(lapsed(delivery))
+            self.ended(self.runner.lapsed(delivery))
             return
         try:
-            outcome.result = await awaited(delivery, task, task_result)
+            outcome.result = await awaited(outcome, task)
         except BaseException as raised:  # noqa: BLE001  SystemExit is a task's failure, too
             outcome.error = raised
         if outcome.error is None:

@@ -9,12 +9,12 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, Final
+from typing import Final
 
 from django.db import DataError
 
 from django_leasequeue.backend import LeaseQueueBackend, finished_result
-from django_leasequeue.compat import TaskResult, task_finished
+from django_leasequeue.compat import heard, task_finished
 from django_leasequeue.errors import LeaseLostError, LostReason
 from django_leasequeue.failure import printed, summary, type_path
 from django_leasequeue.lease import Lease
@@ -165,7 +165,7 @@ class Finisher:
         """
         lease, target, error = outcome.delivery.lease, outcome.delivery.queue, outcome.error
         done_already = repeated and recorded_already(target, lease)
-        if outcome.task_result is None:
+        if outcome.unread:
             if not done_already:
                 target.release(lease)
             return RELEASED
@@ -189,19 +189,20 @@ class Finisher:
             logger.warning("acknowledged all the same", exc_info=outcome.error)
             outcome = replace(outcome, error=None)
         say(word, outcome)
-        if word in FINAL and outcome.task_result:
+        level = logging.INFO if outcome.error is None else logging.ERROR
+        if word in FINAL and heard(task_finished, level):
             try:
-                self.send_finished(outcome, outcome.task_result)
+                self.send_finished(outcome)
             except Exception:  # the outcome stands; who was to be told is not
                 logger.exception("task_finished could not be sent")
 
-    def send_finished(self, outcome: Outcome, task_result: TaskResult[..., Any]) -> None:
+    def send_finished(self, outcome: Outcome) -> None:
         """Send Django's signal as its own backends do: where an exception is being handled."""
         error, lease = outcome.error, outcome.delivery.lease
         size = outcome.delivery.queue.options.payload_bytes_max
         text = result_text(outcome.result, bytes_max=size)
         result = finished_result(
-            task_result,
+            outcome.task_result,
             at=lease.leased_at + timedelta(seconds=outcome.seconds),
             return_value=None if text == "null" else json.loads(text),
             error=error,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from asgiref.sync import async_to_sync, sync_to_async
 from django.db import transaction
 
 from django_leasequeue.backend import LeaseQueueBackend
-from django_leasequeue.compat import TaskResult, task_started
+from django_leasequeue.compat import TaskResult, heard, task_started
 from django_leasequeue.errors import (
     LeaseLostError,
     LostReason,
@@ -27,6 +28,7 @@ from django_leasequeue.errors import (
     TaskNotFoundError,
     TaskTimeout,
 )
+from django_leasequeue.results import called_with
 from django_leasequeue.tasks import LeaseTask, failure_of, resolve
 
 from .context import CurrentLease, LeaseContext, current, current_lease
@@ -41,21 +43,37 @@ is_coroutine_function = cache(iscoroutinefunction)  # to look costs as much as t
 class Outcome:
     """What comes of an attempt, known bit by bit; ``error`` is None where it succeeded.
 
-    ``task`` is None where it wasn't found: the attempt fails. ``task_result`` is None where the
-    queue's database was away, and the lease is given back, or where the lease was over. ``acked``:
-    an atomic task has sent its acknowledgement itself. With an error beside it the commit failed,
-    or it worked and its answer was lost, or a hook after it raised.
+    ``task`` is None where it wasn't found: the attempt fails. ``unread``: the queue's database was
+    away when its history was wanted, and the lease is given back. ``acked``: an atomic task has
+    sent its acknowledgement itself. With an error beside it the commit failed, or it worked and its
+    answer was lost, or a hook after it raised.
     """
 
     delivery: Delivery
+    backend: LeaseQueueBackend
     task: LeaseTask[..., Any] | None = None
-    task_result: TaskResult[..., Any] | None = None
+    told: TaskResult[..., Any] | None = None
+    unread: bool = False
     result: Any = None
     error: BaseException | None = None
     acked: bool = False
     seconds: float = 0.0
     retryable: bool = True
     retry_after: float | None = None
+
+    @property
+    def task_result(self) -> TaskResult[..., Any]:
+        """What the task and Django's receivers see of the attempt.
+
+        Made when it is asked for: that takes longer than to run a small task.
+
+        Raises:
+            django.db.Error: there were attempts before, and the log can't be read.
+        """
+        if self.told is None:
+            of = self.delivery.lease, self.task, self.delivery.history
+            self.told = self.backend.running_result(*of)
+        return self.told
 
 
 class Runner:
@@ -79,18 +97,16 @@ class Runner:
     def run(self, delivery: Delivery) -> Outcome:
         """The outcome of the attempt. Whatever the task raises is part of it."""
         outcome = self.prepared(delivery)
-        if outcome.task and outcome.task_result:
+        if outcome.task and not outcome.unread:
             # What a task makes current, such as a language, isn't any more for the next one.
-            copy_context().run(self.perform, outcome, outcome.task, outcome.task_result)
+            copy_context().run(self.perform, outcome, outcome.task)
         return self.judged(outcome)
 
-    def perform(
-        self, outcome: Outcome, task: LeaseTask[..., Any], task_result: TaskResult[..., Any]
-    ) -> None:
+    def perform(self, outcome: Outcome, task: LeaseTask[..., Any]) -> None:
         try:
             self.begin(outcome)
             with block_of(task, outcome.delivery):
-                outcome.result = call(outcome.delivery, task, task_result)
+                outcome.result = call(outcome, task)
                 if task.atomic:
                     acknowledge(outcome.delivery, outcome.result)
                     outcome.acked = True
@@ -99,32 +115,37 @@ class Runner:
 
     def prepared(self, delivery: Delivery) -> Outcome:
         """What is known before the task's code is reached; where it can't be, the error."""
-        outcome = Outcome(delivery=delivery)
+        outcome = Outcome(delivery=delivery, backend=self.backend)
         try:
             outcome.task = self.task_at(delivery.lease.path)
         except (TaskNotAllowedError, TaskNotFoundError) as missing:
             outcome.error = missing
-        try:
-            outcome.task_result = self.backend.running_result(
-                delivery.lease, outcome.task, delivery.history
-            )
-        except OUTAGE as outage:
-            outcome.error = outage
+        if delivery.lease.previous_token is not None:
+            try:
+                _ = outcome.task_result  # here, where nothing of the task has begun
+            except OUTAGE as outage:
+                outcome.error, outcome.unread = outage, True
         return outcome
+
+    def lapsed(self, delivery: Delivery) -> Outcome:
+        """What comes of a lease that ran out before its task could start."""
+        delivery.lost = delivery.lost or LostReason.LAPSED
+        return Outcome(delivery=delivery, backend=self.backend)
 
     def begin(self, outcome: Outcome) -> None:
         """Make its lease the current one, and tell Django's receivers that it starts."""
         current.set(CurrentLease(outcome.delivery, self.heartbeats))
-        task_started.send_robust(type(self.backend), task_result=outcome.task_result)
+        if heard(task_started, logging.INFO):
+            task_started.send_robust(type(self.backend), task_result=outcome.task_result)
 
     def judged(self, outcome: Outcome) -> Outcome:
         """The *outcome* of what is over, with what follows from it; asks the task's backoff."""
-        error, task_result = outcome.error, outcome.task_result
+        error = outcome.error
         outcome.seconds = outcome.delivery.seconds_run()
         if isinstance(error, KeyboardInterrupt):
             self.interrupted()
-        if error is not None and task_result:
-            verdict = failure_of(outcome.task, error, task_result)
+        if error is not None and not outcome.unread:
+            verdict = failure_of(outcome.task, error, outcome.task_result)
             outcome.retryable, outcome.retry_after = verdict
         return outcome
 
@@ -141,12 +162,6 @@ class Runner:
             return is_coroutine_function(self.task_at(path).func)
         except (TaskNotAllowedError, TaskNotFoundError):
             return False
-
-
-def lapsed(delivery: Delivery) -> Outcome:
-    """What comes of a lease that ran out before its task could start."""
-    delivery.lost = delivery.lost or LostReason.LAPSED
-    return Outcome(delivery=delivery)
 
 
 def block_of(task: LeaseTask[..., Any], delivery: Delivery) -> AbstractContextManager[None]:
@@ -166,14 +181,14 @@ def acknowledge(delivery: Delivery, result: Any) -> None:
         raise
 
 
-def call(delivery: Delivery, task: LeaseTask[..., Any], task_result: TaskResult[..., Any]) -> Any:
+def call(outcome: Outcome, task: LeaseTask[..., Any]) -> Any:
     """What the task's function returns; in a child that it has forked it doesn't return."""
     process = os.getpid()
     try:
         if is_coroutine_function(task.func):
-            return async_to_sync(awaited)(delivery, task, task_result)
-        args = arguments(delivery, task, task_result)
-        return task.func(*args, **task_result.kwargs)
+            return async_to_sync(awaited)(outcome, task)
+        args, kwargs = arguments(outcome, task)
+        return task.func(*args, **kwargs)
     finally:
         if os.getpid() != process:
             leave(sys.exception())
@@ -191,14 +206,16 @@ def leave(error: BaseException | None) -> NoReturn:
 
 
 def arguments(
-    delivery: Delivery, task: LeaseTask[..., Any], task_result: TaskResult[..., Any]
-) -> list[Any]:
+    outcome: Outcome, task: LeaseTask[..., Any]
+) -> tuple[Sequence[Any], Mapping[str, Any]]:
     """What the task's function is called with; from here on its time runs."""
+    call = called_with(outcome.delivery.lease)
+    args, kwargs = call.get("args", []), call.get("kwargs", {})
     if task.timeout is not None:
-        delivery.times_out_at = time.monotonic() + task.timeout
-    if not task.takes_context:
-        return task_result.args
-    return [LeaseContext(task_result=task_result, lease=current_lease()), *task_result.args]
+        outcome.delivery.times_out_at = time.monotonic() + task.timeout
+    if task.takes_context:
+        args = [LeaseContext(task_result=outcome.task_result, lease=current_lease()), *args]
+    return args, kwargs
 
 
 children: ContextVar[set[asyncio.Task[Any]]] = ContextVar("leasequeue_children")
@@ -214,14 +231,12 @@ def owned(loop: asyncio.AbstractEventLoop, coroutine: Any, **kwargs: Any) -> asy
     return task
 
 
-async def awaited(
-    delivery: Delivery, task: LeaseTask[..., Any], task_result: TaskResult[..., Any]
-) -> Any:
+async def awaited(outcome: Outcome, task: LeaseTask[..., Any]) -> Any:
     """The coroutine's answer; it is cancelled where it takes too long.
 
     What it started and left running ends with it, though the loop goes on.
     """
-    args, kwargs = arguments(delivery, task, task_result), task_result.kwargs
+    args, kwargs = arguments(outcome, task)
     own: set[asyncio.Task[Any]] = set()
     before = children.set(own)
     try:

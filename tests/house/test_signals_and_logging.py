@@ -12,6 +12,7 @@ import pytest
 from django.dispatch import Signal
 
 from django_leasequeue import Queue, signals
+from django_leasequeue.backend import LeaseQueueBackend
 from django_leasequeue.errors import LeaseLostError
 from django_leasequeue.testing import FakeClock, MemoryQueue
 from django_leasequeue.worker.deliveries import Delivery
@@ -73,7 +74,8 @@ def test_the_page_lists_each_signal_with_its_arguments(heard: dict[str, set[str]
         queue.complete(lease)
     queue.redrive(["a"])
     delivery = Delivery(queue=queue, lease=lease, sent_at=0.0)
-    say("lost", Outcome(delivery=delivery))
+    backend = LeaseQueueBackend("default", {})
+    say("lost", Outcome(backend=backend, delivery=delivery))
 
     listed = dict(re.findall(r"^\| `(\w+)` \| [^|]+ \| ([a-z, ]+) \|", PAGE, re.MULTILINE))
     assert {name: set(arguments.split(", ")) for name, arguments in listed.items()} == heard

@@ -300,7 +300,7 @@ def lives_of(
 def unnumbered(lease: Lease) -> Lease:
     """What has to be the same on every store: the numbers are each store's own."""
     first = lease.previous_token is None
-    return replace(lease, seq=0, token=0, previous_token=None if first else 0)
+    return lease._replace(seq=0, token=0, previous_token=None if first else 0)
 
 
 def plain(task: TaskRecord) -> TaskRecord:

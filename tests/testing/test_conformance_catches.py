@@ -114,7 +114,7 @@ class HeartbeatDoesNotExtend(MemoryStore):
 
 class HeartbeatWithoutACap(MemoryStore):
     def heartbeat(self, lease: Lease, details: str | None) -> Lease | None:
-        return super().heartbeat(replace(lease, max_lease=timedelta(days=1)), details)
+        return super().heartbeat(lease._replace(max_lease=timedelta(days=1)), details)
 
     def log(self, transition: Transition) -> Transition:
         if transition.kind is Kind.HEARTBEAT:

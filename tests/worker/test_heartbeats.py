@@ -6,7 +6,6 @@ import logging
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from math import inf
 from typing import Any
 
@@ -220,7 +219,7 @@ def test_a_row_that_its_own_task_has_locked_is_tried_again(
     """G14"""
     delivery = held(heartbeats, queue, used=15)
     before = delivery.lease
-    monkeypatch.setattr(queue, "heartbeat", lambda lease, **_: replace(lease, renewed=False))
+    monkeypatch.setattr(queue, "heartbeat", lambda lease, **_: lease._replace(renewed=False))
 
     heartbeats.renew(delivery)
 

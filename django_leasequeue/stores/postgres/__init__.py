@@ -220,9 +220,8 @@ class PostgresStore(DatabaseStore):
         if not row["live"]:
             return None
         if row["deadline"] is None:
-            return replace(lease, renewed=False)
-        return replace(
-            lease,
+            return lease._replace(renewed=False)
+        return lease._replace(
             deadline=rows.utc(row["deadline"]),
             seconds_left=row["remaining"].total_seconds(),
             details_text=row["details"],

@@ -45,31 +45,13 @@ def claimed(rows: Sequence[tuple[Any, ...]], *, queue: str, worker: str) -> Clai
     ) in rows:  # fmt: skip
         if token is None:
             break
-        leases.append(
-            Lease(
-                queue=queue,
-                tenant=tenant,
-                id=id,
-                seq=seq,
-                life=life,
-                token=token,
-                attempt=attempt,
-                max_attempts=max_attempts,
-                worker=worker,
-                leased_at=utc(leased_at),
-                deadline=utc(deadline),
-                max_lease=max_lease,
-                seconds_left=(deadline - leased_at).total_seconds(),
-                enqueued_at=utc(enqueued_at),
-                visible_since=utc(visible_since),
-                previous_token=previous_token,
-                dedupe_key=dedupe_key,
-                priority=priority,
-                path=path,
-                payload_text=payload_text,
-                details_text=details_text,
-            )
-        )
+        left = (deadline - leased_at).total_seconds()
+        facts = (
+            queue, tenant, id, seq, life, token, attempt, max_attempts, worker,
+            utc(leased_at), utc(deadline), max_lease, left, utc(enqueued_at), utc(visible_since),
+            previous_token, dedupe_key, priority, path, payload_text, details_text, True,
+        )  # fmt: skip
+        leases.append(Lease._make(facts))
     leases.sort(key=attrgetter("token"))
     return Claimed(leases=leases, due=due, alone=alone)
 

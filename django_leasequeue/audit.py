@@ -59,7 +59,10 @@ def verify(store: Store, *, size: int = STRETCH_ROWS) -> Iterator[Step]:
         more = part.upto is not None and part.upto < last
         yield replace(step, done=min(1.0, behind / last) if more else 1.0)
     if late := tokens.behind(using):
-        yield Step(findings=[sequence_behind(*late)])
+        stands, highest = late
+        what = f"the sequence stands at {stands}, and {highest} was given out"
+        told = f"{what}: leasequeue advance-tokens"
+        yield Step(findings=[Finding(drift=Drift.SEQUENCE, what=told)])
 
 
 def look_at(part: Stretch, now: datetime) -> Step:
@@ -72,13 +75,6 @@ def look_at(part: Stretch, now: datetime) -> Step:
     found += [compare(None, left, now) for left in stored.values()]
     findings = [finding for finding in found if finding]
     return Step(lives=lives, rows=rows, tasks=tasks, findings=findings)
-
-
-def sequence_behind(stands: int, highest: int) -> Finding:
-    what = (
-        f"the sequence stands at {stands}, and {highest} was given out: leasequeue advance-tokens"
-    )
-    return Finding(drift=Drift.SEQUENCE, what=what)
 
 
 def rebuild(store: Store, *, unlogged: bool = False, size: int = STRETCH_ROWS) -> Iterator[Step]:

@@ -51,11 +51,11 @@ class Mending:
         Who is moving a task meanwhile is waited for, and read; nobody begins to before the commit.
         No move but an erasure begins on a row that is missing.
         """
-        self.exclude_erasures({finding.life for finding in findings if finding.life})
+        lives = {finding.life for finding in findings if finding.life}
+        self.exclude_erasures(lives)
         seqs = {finding.seq or 0 for finding in findings if finding.drift in MENDABLE}
         held = self.rows.filter(pk__in=seqs).order_by("pk").select_for_update()
         there = {row.seq for row in held}
-        lives = {finding.life for finding in findings if finding.life}
         told = {story.life: story for story in stories(self.using, lives, whole=True)}
         tasks = [story.task for story in told.values() if story.task]
         absent = [task for task in tasks if task.seq in seqs and task.seq not in there]

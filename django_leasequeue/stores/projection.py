@@ -7,7 +7,7 @@ first row lies in it, with all that happened to them since.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
@@ -25,6 +25,13 @@ from ..transitions import TASK, TRANSITION, Kind, State, TaskRecord, Transition
 
 PAGE_ROWS: Final = 2000  # of the log, in memory at a time
 LONG_CHARACTERS: Final = 64  # a longer payload is compared by its digest
+# The text of a payload, or its digest where that is shorter.
+BRIEF: Final = Case(
+    When(GreaterThan(Length("payload"), LONG_CHARACTERS), then=MD5("payload")),
+    default=F("payload"),
+    output_field=TextField(),
+)
+AS_OF_ONE_INSTANT: Final = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 KINDS: Final = {str(kind): kind for kind in Kind}  # a wrong word stays as it is, to be named
 STATES: Final = {str(state): state for state in State}
 
@@ -46,13 +53,14 @@ def snapshot(using: str) -> Iterator[None]:
                 yield
             finally:
                 cursor.execute("ROLLBACK")
+    elif connection.vendor == "mysql":
+        with connection.cursor() as cursor:
+            cursor.execute(AS_OF_ONE_INSTANT)  # of the next transaction
+        with transaction.atomic(using=using):
+            yield
     else:
-        with connection.cursor() as cursor, ExitStack() as stack:
-            if connection.vendor != "mysql":  # there it is for the next transaction
-                stack.enter_context(transaction.atomic(using=using))
-            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-            if connection.vendor == "mysql":
-                stack.enter_context(transaction.atomic(using=using))
+        with transaction.atomic(using=using), connection.cursor() as cursor:
+            cursor.execute(AS_OF_ONE_INSTANT)
             yield
 
 
@@ -85,7 +93,7 @@ class Stretch:
 
     def stored(self) -> Iterator[StoredTask]:
         """The projection's rows."""
-        rows = self.tasks.annotate(brief=brief("payload")).order_by("seq")
+        rows = self.tasks.annotate(brief=BRIEF).order_by("seq")
         names = [column(name) for name in TASK]
         names[TASK.index("payload")] = "brief"
         for *record, live_key, lane in rows.values_list(*names, "live_key", "lane"):
@@ -121,7 +129,7 @@ def transitions(using: str, lives: Sequence[UUID], whole: bool) -> Iterator[Tran
     if not whole:
         names[TRANSITION.index("payload")] = "brief"
     told = Case(When(kind=Kind.ACKED, then=None), default=F("data"), output_field=TextField())
-    rows = QuerySet(TaskTransition, using=using).annotate(brief=brief("payload"), told=told)
+    rows = QuerySet(TaskTransition, using=using).annotate(brief=BRIEF, told=told)
     rows = rows.filter(life__in=lives).order_by("life", "id")
     rest: Q | None = Q()
     while lives and rest is not None:
@@ -132,12 +140,6 @@ def transitions(using: str, lives: Sequence[UUID], whole: bool) -> Iterator[Tran
             yield (one := Transition(**row | {"kind": KINDS.get(row["kind"], row["kind"])}))
             if count == PAGE_ROWS:
                 rest = Q(life=one.life, id__gt=one.position) | Q(life__gt=one.life)
-
-
-def brief(column: str) -> Case:
-    """The text of *column*, or its digest where that is shorter."""
-    long = GreaterThan(Length(column), LONG_CHARACTERS)
-    return Case(When(long, then=MD5(column)), default=F(column), output_field=TextField())
 
 
 def recorded(values: Iterable[Any]) -> TaskRecord:

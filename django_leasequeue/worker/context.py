@@ -32,7 +32,8 @@ class CurrentLease:
     def __init__(self, delivery: Delivery, heartbeats: Heartbeats) -> None:
         self.delivery = delivery
         self.heartbeats = heartbeats
-        self.before = delivery.lease.details
+        #: What the attempt before left by its last heartbeat; None where it left nothing.
+        self.details = delivery.lease.details
 
     @property
     def lease(self) -> Lease:
@@ -53,11 +54,6 @@ class CurrentLease:
     def deadline(self) -> datetime:
         """When the lease ends unless it is renewed again, on the database's clock."""
         return self.delivery.lease.deadline
-
-    @property
-    def details(self) -> Any:
-        """What the attempt before left by its last heartbeat; None where it left nothing."""
-        return self.before
 
     def heartbeat(self, details: Any = None) -> None:
         """Renew the lease now, and leave *details* for the attempt that may follow.

@@ -8,10 +8,12 @@ says so. Small tables are looked through in full. ``docs/large-tables.md`` has t
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cached_property
 from typing import Any, Final
 
 from django.contrib.admin.views.main import ORDER_VAR, ChangeList
+from django.core.exceptions import EmptyResultSet
 from django.core.paginator import Paginator
 from django.db.models import Max, Min, QuerySet
 from django.utils.formats import number_format
@@ -117,6 +119,8 @@ class UnreadChangeList(TaskChangeList):
     """The filters and the search of a list, without its rows."""
 
     def get_results(self, request: Any) -> None:
+        with suppress(EmptyResultSet):  # what can't be asked is found out as by reading
+            self.queryset.query.get_compiler(self.queryset.db).as_sql()
         self.result_count = self.full_result_count = 0
         self.show_full_result_count = False
         self.can_show_all = self.multi_page = False

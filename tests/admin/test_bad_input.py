@@ -51,12 +51,27 @@ def test_a_list_takes_any_address(
         assert answer.status_code in (200, 302, 400), (parameter, value)
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("year", ["-1", "9" * 30])
+def test_a_year_that_is_none_has_no_groups_and_moves_nothing(
+    desk: Desk, emails: Queue, year: str
+) -> None:
+    """G36: neither of them reads the list."""
+    sent = {"action": "redrive_selected", "_selected_action": a_dead_letter(emails, "a")}
+    query = f"?visible_at__year={year}"
+
+    grouped = desk.client.get(desk.url("groups") + query)
+    asked = desk.client.post(desk.url("changelist") + query, sent)
+
+    assert (grouped.status_code, asked.status_code) == (302, 302)
+
+
+@pytest.mark.parametrize("model", LISTS)
 @pytest.mark.parametrize("number", JUNK)
 def test_a_page_that_is_not_there_leads_to_the_list(
-    desk: Desk, emails: Queue, model: str, number: Any
+    make_desk: MakeDesk, emails: Queue, model: str, number: Any
 ) -> None:
     """G36"""
+    desk = make_desk("view_pause", "view_batch")
     answer = desk.at(model).client.get(f"{desk.at(model).url('changelist')}{number}/change/")
 
     assert answer.status_code in (302, 404)

@@ -20,6 +20,7 @@ from . import Worker
 from .shutdown import flush
 
 GRACE_SECONDS: Final = 5.0  # for what runs; whoever edits doesn't want to wait for longer
+RETRY_SECONDS: Final = 5.0  # between two trials of code that doesn't start
 
 logger = logging.getLogger("django_leasequeue")
 
@@ -36,18 +37,20 @@ class Reloader:
 
     def watch(self) -> None:
         logger.info("watching for changes of the code")
-        while not self.changed:
-            try:
-                autoreload.get_reloader().run(threading.main_thread())
-            except SystemExit:  # how Django's reloader says it
-                self.meet_change()
+        try:
+            autoreload.get_reloader().run(threading.main_thread())
+        except SystemExit:  # how Django's reloader says it
+            self.meet_change()
 
     def meet_change(self) -> None:
-        problem = trial()
-        if self.worker.stopping.is_set():
-            return
-        if problem:
-            logger.error("not restarted, since the new code doesn't start: %s", problem)
+        """Try the new code until it starts: what mends it may be in a file that isn't imported."""
+        said, stopping = "", self.worker.stopping
+        while (problem := trial()) and not stopping.is_set():
+            if problem != said:
+                logger.error("not restarted, since the new code doesn't start: %s", problem)
+            said = problem
+            stopping.wait(RETRY_SECONDS)
+        if stopping.is_set():
             return
         self.changed = True
         self.worker.grace = min(self.worker.grace, GRACE_SECONDS)

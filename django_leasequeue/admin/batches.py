@@ -93,9 +93,10 @@ class BatchAdmin(ReadOnlyTaskAdmin):
         """Deal with more of a batch; the page asks for it again and again."""
         batch = self.find(request, object_id)
         allowed = batch and getattr(self, f"has_{batch.verb}_permission")(request)
-        if request.method != "POST" or not batch or not allowed:
+        if not batch or not allowed:
             raise PermissionDenied
-        batch = go_on(batch, seconds=SECONDS_AT_ONCE)
+        if request.method == "POST":  # else a login came between
+            batch = go_on(batch, seconds=SECONDS_AT_ONCE)
         if "application/json" not in request.headers.get("Accept", ""):
             return HttpResponseRedirect(self.url("change", batch.pk))
         return JsonResponse({"passed": batch.passed, "done": batch.done_at is not None})

@@ -48,6 +48,9 @@ def test_what_is_too_much_for_a_request_goes_on_on_a_page(
     assert '<progress id="progress" max="3" value="2">' in page
     assert states(emails, "a", "b", "c") == ["ready", "ready", "dead"]
     url = desk.at("batch").url("go_on", batch.pk)
+    after_a_login = desk.client.get(url)
+    assert after_a_login.headers["Location"] == desk.at("batch").url("change", batch.pk)
+    assert states(emails, "c") == ["dead"]
     answer = desk.client.post(url, headers={"Accept": "application/json"})
     assert answer.json() == {"passed": 3, "done": True}
     record = desk.at("batch").story(batch.pk).content.decode()

@@ -102,21 +102,22 @@ class MemoryStore(FoldingStore):
         return self.look(**match)
 
     def look(self, **match: Any) -> list[TaskRecord]:
+        wanted = {name: one if isinstance(one, set) else {one} for name, one in match.items()}
         with self.mutex:
-            tasks = [task for task in self.candidates(match) if matches(task, match)]
+            tasks = [
+                task
+                for task in self.candidates(wanted)
+                if all(getattr(task, name) in values for name, values in wanted.items())
+            ]
         return sorted(tasks, key=lambda task: task.seq)
 
-    def candidates(self, match: dict[str, Any]) -> Iterable[TaskRecord]:
+    def candidates(self, wanted: Mapping[str, set[Any]]) -> Iterable[TaskRecord]:
         """The few tasks that a life or a name leaves to look at, else all."""
-        lives: Iterable[UUID | None]
-        if "life" in match:
-            lives = match["life"] if isinstance(match["life"], set) else [match["life"]]
-        elif unique := {"id", "live_key"} & match.keys():
-            field = unique.pop()
-            wanted = match[field] if isinstance(match[field], set) else {match[field]}
-            lives = [
-                self.names.get((field, match["queue"], match["tenant"], one)) for one in wanted
-            ]
+        if "life" in wanted:
+            lives = wanted["life"]
+        elif unique := {"id", "live_key"} & wanted.keys():
+            [field], [queue], [tenant] = unique, wanted["queue"], wanted["tenant"]
+            lives = {self.names.get((field, queue, tenant, one)) for one in wanted[field]}
         else:
             return list(self.tasks.values())
         return [self.tasks[life] for life in lives if life in self.tasks]
@@ -234,10 +235,3 @@ def names(task: TaskRecord) -> Iterator[Name]:
     yield "id", task.queue, task.tenant, task.id
     if task.live_key:
         yield "live_key", task.queue, task.tenant, task.live_key
-
-
-def matches(task: TaskRecord, match: dict[str, Any]) -> bool:
-    return all(
-        getattr(task, name) in wanted if isinstance(wanted, set) else getattr(task, name) == wanted
-        for name, wanted in match.items()
-    )

@@ -195,7 +195,7 @@ class OtherTenantsLettersAreFound(MemoryStore):
     def held(self, queue: str, id: str, tenant: str) -> TaskRecord | None:
         return next(iter(self.look(queue=queue, id=id)), None)
 
-    def candidates(self, match: dict[str, Any]) -> Any:
+    def candidates(self, wanted: Any) -> Any:
         return self.tasks.values()
 
 

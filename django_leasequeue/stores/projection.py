@@ -73,27 +73,21 @@ class Stretch:
     upto: int | None
 
     @property
-    def log(self) -> QuerySet[TaskTransition]:
-        return QuerySet(TaskTransition, using=self.using)
-
-    @property
-    def tasks(self) -> QuerySet[Task]:
-        within = Q(seq__gt=self.behind)
-        if self.upto is not None:
-            within &= Q(seq__lte=self.upto)
-        return QuerySet(Task, using=self.using).filter(within)
+    def within(self) -> Q:
+        behind = Q(pk__gt=self.behind)
+        return behind if self.upto is None else behind & Q(pk__lte=self.upto)
 
     def stories(self) -> Iterator[Story]:
         """What the log tells of the lives that begin here."""
-        first = self.log.filter(life=OuterRef("life")).order_by("life", "id").values("pk")[:1]
-        begun = self.log.filter(pk__gt=self.behind, pk=Subquery(first))
-        if self.upto is not None:
-            begun = begun.filter(pk__lte=self.upto)
+        log: QuerySet[TaskTransition] = QuerySet(TaskTransition, using=self.using)
+        first = log.filter(life=OuterRef("life")).order_by("life", "id").values("pk")[:1]
+        begun = log.filter(self.within, pk=Subquery(first))
         return stories(self.using, begun.values_list("life", flat=True))
 
     def stored(self) -> Iterator[StoredTask]:
         """The projection's rows."""
-        rows = self.tasks.annotate(brief=BRIEF).order_by("seq")
+        tasks: QuerySet[Task] = QuerySet(Task, using=self.using)
+        rows = tasks.filter(self.within).annotate(brief=BRIEF).order_by("seq")
         names = [column(name) for name in TASK]
         names[TASK.index("payload")] = "brief"
         for *record, live_key, lane in rows.values_list(*names, "live_key", "lane"):

@@ -66,8 +66,20 @@ class PortableStore(DatabaseStore, FoldingStore):
     @contextmanager
     def moving(self) -> Iterator[datetime]:
         self.read_what_is_committed()
+        self.begin_without_autocommit()
         with super().moving() as now:
             yield now
+
+    def begin_without_autocommit(self) -> None:
+        """On SQLite, the site's transaction, which would end with the move's savepoint.
+
+        The driver begins one before it writes, and not before it takes a savepoint.
+        """
+        connection: Any = connections[self.using]
+        if connection.vendor != "sqlite" or connection.get_autocommit():
+            return
+        if not connection.connection.in_transaction:
+            connection._start_transaction_under_autocommit()
 
     def read_what_is_committed(self) -> None:
         """On MariaDB and MySQL, see to the isolation of the move that follows.

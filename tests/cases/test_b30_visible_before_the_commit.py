@@ -63,6 +63,21 @@ def test_in_on_commit_it_is_stored(queue: Queue) -> None:
     assert [lease.id for lease in queue.claim(worker="w")] == ["a"]
 
 
+def test_without_autocommit_it_is_the_sites_transaction(queue: Queue) -> None:
+    transaction.set_autocommit(False, using=queue.using)
+    try:
+        queue.enqueue({}, id="undone")
+        transaction.rollback(using=queue.using)
+        queue.enqueue({}, id="kept")
+        transaction.commit(using=queue.using)
+        queue.enqueue({}, id="undone too")
+        transaction.rollback(using=queue.using)
+    finally:
+        transaction.set_autocommit(True, using=queue.using)
+
+    assert [lease.id for lease in queue.claim(worker="w", limit=10)] == ["kept"]
+
+
 def test_a_duplicate_leaves_the_callers_transaction_usable(queue: Queue) -> None:
     queue.enqueue({}, id="a")
 

@@ -136,6 +136,13 @@ def check_routers(using: str) -> Iterator[CheckMessage]:
 
 
 def check_transactions(connection: BaseDatabaseWrapper) -> Iterator[CheckMessage]:
+    if not connection.settings_dict["AUTOCOMMIT"]:
+        yield Error(
+            f"The queue's database {connection.alias!r} has AUTOCOMMIT off: a worker would run "
+            "the same tasks again and again, since nobody commits that it has them",
+            hint="OPTIONS['using'] may name another alias of the same database, without it.",
+            id="leasequeue.E005",
+        )
     mode = connection.settings_dict["OPTIONS"].get("transaction_mode") or ""
     if connection.vendor == "sqlite" and mode.upper() != "IMMEDIATE":
         setting = f"DATABASES[{connection.alias!r}]['OPTIONS']"

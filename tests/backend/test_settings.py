@@ -252,6 +252,16 @@ def test_pending_migrations_are_told_once_a_database(settings: Any) -> None:
     assert [id for id, _ in found()] == ["leasequeue.W007"]
 
 
+@pytest.mark.django_db(databases=ALIASES)
+def test_a_database_that_nobody_commits_in_is_an_error(
+    settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.TASKS = {"a": ours(["mail"])}
+    monkeypatch.setitem(connections["default"].settings_dict, "AUTOCOMMIT", False)
+
+    assert [id for id, _ in found()] == ["leasequeue.E005"]
+
+
 class KeepsOut:
     """A router that wants other tables only, as those of a site's second database often do."""
 

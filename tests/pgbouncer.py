@@ -49,7 +49,7 @@ def pgbouncer(*, sessions: int) -> Iterator[str]:
         os.chown(ini, user["user"], user["group"])
     process = subprocess.Popen([program, "-q", ini], cwd=folder, stderr=subprocess.DEVNULL, **user)
     try:
-        wait_for((folder / f".s.PGSQL.{PORT}").exists, 10)
+        wait_for((folder / f".s.PGSQL.{PORT}").exists)
         yield f"postgres://{place['USER']}@:{PORT}/{folder}/{place['NAME']}"
     finally:
         process.terminate()

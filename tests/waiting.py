@@ -9,9 +9,9 @@ from typing import Final, TypeVar
 
 from django.db import connections
 
-from django_leasequeue.testing.conformance.threads import in_thread, wait_for
+from django_leasequeue.testing.conformance.threads import PATIENCE, in_thread, wait_for
 
-__all__ = ["answered", "blocked", "blocked_sessions", "in_thread", "wait_for"]
+__all__ = ["PATIENCE", "answered", "blocked", "blocked_sessions", "in_thread", "wait_for"]
 
 T = TypeVar("T")
 
@@ -53,4 +53,4 @@ def blocked(work: Callable[[], T], using: str = "default") -> Future[T]:
 
 def answered(work: Callable[[], T]) -> T:
     """What *work* answers on another connection, without waiting for this transaction."""
-    return in_thread(work).result(timeout=10)
+    return in_thread(work).result(PATIENCE)

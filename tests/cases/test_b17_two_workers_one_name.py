@@ -19,7 +19,7 @@ from django_leasequeue.worker.names import (
     hold_of,
 )
 from tests.databases import on_all
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE, wait_for
 from tests.worker import tasks
 from tests.worker.conftest import Site, wait_until_said
 
@@ -35,7 +35,7 @@ def test_a_worker_without_a_name_takes_nothing_from_another(site: Site) -> None:
     wait_until_said(second, "started")
     site.enqueue(tasks.add, 1, 1)
 
-    assert second.wait(20) == 0
+    assert second.wait(PATIENCE) == 0
     assert site.kinds() == ["enqueued", "leased", "enqueued", "leased", "acked"]
 
 
@@ -47,8 +47,8 @@ def test_a_second_live_worker_of_a_name_refuses_to_start(site: Site) -> None:
 
     second: Any = site.start("--name", "w")
 
-    assert second.wait(30) == 1
-    second.reader.join(5)
+    assert second.wait(PATIENCE) == 1
+    second.reader.join(PATIENCE)
     assert second.lines == ["CommandError: another live worker is named 'w'\n"]
     assert first.poll() is None
     assert site.kinds() == ["enqueued", "leased"]
@@ -69,7 +69,7 @@ def test_what_a_killed_worker_held_comes_back_when_its_name_does(site: Site) -> 
     first.kill()
     second = site.start("--name", "w", "--max-tasks", "1")
 
-    assert second.wait(30) == 0
+    assert second.wait(PATIENCE) == 0
     result.refresh()
     assert (result.return_value, result.attempts) == (2, 2)
     assert site.kinds() == ["enqueued", "leased", "lapsed", "leased", "acked"]
@@ -80,7 +80,7 @@ def test_a_stopped_workers_name_is_free_at_once(site: Site) -> None:
     first = site.start("--name", "w")
     wait_until_said(first, "started")
     first.terminate()
-    assert first.wait(30) == 0
+    assert first.wait(PATIENCE) == 0
 
     other = hold_of("w", site.queue)
 
@@ -103,7 +103,7 @@ def test_a_name_lost_with_its_session_is_taken_again(postgres: Site, other: Hold
 
     lost = end_sessions_that_hold_a_name()
 
-    wait_for(lambda: sessions_that_hold_a_name() not in ([], lost), 20)
+    wait_for(lambda: sessions_that_hold_a_name() not in ([], lost))
     assert not other.take()
     assert worker.poll() is None
 
@@ -117,8 +117,8 @@ def test_a_worker_whose_name_was_taken_meanwhile_stops(postgres: Site, other: Ho
     end_sessions_that_hold_a_name()
     wait_for(other.take)
 
-    assert worker.wait(20) == 1
-    worker.reader.join(5)
+    assert worker.wait(PATIENCE) == 1
+    worker.reader.join(PATIENCE)
     assert worker.lines[-1] == "CommandError: another worker has taken the name 'w'\n"
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from django_leasequeue.compat import TaskResultStatus
 from tests.databases import on_all
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE, wait_for
 from tests.worker import tasks
 from tests.worker.conftest import Site
 
@@ -24,7 +24,7 @@ def test_it_dies_after_its_attempts_and_the_healthy_ones_are_done(
 
     for _ in range(3):  # what a supervisor does
         process = site.start()
-        assert process.wait(20) == -signal.SIGKILL
+        assert process.wait(PATIENCE) == -signal.SIGKILL
     with site.worker():
         wait_for(lambda: site.kinds().count("acked") == 5 and site.queue.depth().dead == 1)
 

@@ -11,7 +11,7 @@ from django.db import connections, transaction
 
 from django_leasequeue import Queue
 from tests.databases import ALIASES, NAMES
-from tests.waiting import blocked_sessions, in_thread, wait_for
+from tests.waiting import PATIENCE, blocked_sessions, in_thread, wait_for
 
 TWO_WRITERS = [
     pytest.param(
@@ -40,16 +40,16 @@ def second_enqueue_waits_for_first(
         with transaction.atomic(using=queue.using):
             first.append(queue.enqueue({"n": 1}, **names))
             stored.set()
-            go_on.wait(10)
+            go_on.wait(PATIENCE)
             end()
 
     holding = in_thread(enqueue_and_hold)
-    assert stored.wait(10)
+    assert stored.wait(PATIENCE)
     second = in_thread(lambda: queue.enqueue({"n": 2}, **names))
     wait_for(lambda: blocked_sessions(queue.using) > 0)
     go_on.set()
     holding.exception(10)
-    return first[0], second.result(10)
+    return first[0], second.result(PATIENCE)
 
 
 def undo() -> None:

@@ -9,7 +9,7 @@ from django.db import transaction
 
 from django_leasequeue import Lease, LeaseLostError, Queue
 from tests.conftest import on_databases
-from tests.waiting import in_thread
+from tests.waiting import PATIENCE, in_thread
 
 MakeQueue = Callable[..., Queue]
 pytestmark = on_databases
@@ -40,7 +40,7 @@ def test_before_the_commit_nobody_else_sees_it(queue: Queue) -> None:
         return  # there nobody else claims while a transaction writes
     with transaction.atomic(using=queue.using):
         queue.enqueue({}, id="a")
-        assert in_thread(lambda: queue.claim(worker="w")).result(10) == []
+        assert in_thread(lambda: queue.claim(worker="w")).result(PATIENCE) == []
 
     assert [lease.id for lease in queue.claim(worker="w")] == ["a"]
 

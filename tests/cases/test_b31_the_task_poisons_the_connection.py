@@ -62,4 +62,4 @@ def test_between_tasks_no_session_is_idle_in_a_transaction(postgres: Site) -> No
         wait_for(lambda: postgres.kinds().count("dead") == len(POISONS))
 
         # One that was left behind would stay; the queue's own moves pass.
-        wait_for(lambda: sessions("idle in transaction%") == 0, 3)
+        wait_for(lambda: sessions("idle in transaction%") == 0)

@@ -15,7 +15,7 @@ from django.db.backends.signals import connection_created
 
 from django_leasequeue.worker.sessions import Session, TaskSession, drop, left_open
 from tests.databases import ALIASES, IDS, on_all
-from tests.waiting import in_thread
+from tests.waiting import PATIENCE, in_thread
 from tests.worker import tasks
 from tests.worker.conftest import Site
 
@@ -82,7 +82,7 @@ def between_tasks(work: Callable[[TaskSession], T]) -> T:
         finally:
             connections.close_all()
 
-    return in_thread(run).result(20)
+    return in_thread(run).result(PATIENCE)
 
 
 def execute(alias: str, sql: str, how: str = "Django's cursor") -> Any:
@@ -304,7 +304,7 @@ def test_a_plain_task_keeps_the_connection_of_sqlite(monkeypatch: pytest.MonkeyP
     ],
 )
 def test_elsewhere_statements_are_told_by_their_words(sql: str, altered: bool) -> None:
-    session = in_thread(Session).result(20)  # it watches its thread's connections for good
+    session = in_thread(Session).result(PATIENCE)  # it watches its thread's connections for good
     session.watch(lambda *_: None, sql, None, False, {"connection": connections["default"]})
 
     assert bool(session.altered) == altered

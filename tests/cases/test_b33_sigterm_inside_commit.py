@@ -16,6 +16,7 @@ from django_leasequeue.compat import TaskResultStatus, task_backends
 from django_leasequeue.worker import Worker
 from django_leasequeue.worker.shutdown import stop_on_signals
 from tests.databases import on_all
+from tests.waiting import PATIENCE
 from tests.worker import tasks
 from tests.worker.conftest import Site, wait_until_said
 
@@ -68,6 +69,6 @@ def test_an_idle_worker_leaves_at_once_and_in_peace(postgres: Site, signum: int)
 
     process.send_signal(signum)
 
-    assert process.wait(30) == 0
-    process.reader.join(5)
+    assert process.wait(PATIENCE) == 0
+    process.reader.join(PATIENCE)
     assert "Traceback" not in "".join(process.lines)

@@ -15,7 +15,7 @@ import pytest
 from django_leasequeue.records import Depth
 from django_leasequeue.worker import shutdown
 from tests.databases import on_all
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE, wait_for
 from tests.worker import tasks
 from tests.worker.conftest import DJANGO, ROOT, Site, surroundings, wait_until_said
 
@@ -39,7 +39,7 @@ def test_the_first_signal_lets_a_task_run_renewed_and_the_second_is_final(postgr
 
     process.send_signal(signal.SIGINT)
     told = time.monotonic()
-    assert process.wait(30) != 0
+    assert process.wait(PATIENCE) != 0
     assert time.monotonic() - told < 3
     assert_done_elsewhere(postgres, result)
 
@@ -61,8 +61,8 @@ def test_after_the_grace_the_worker_leaves_and_says_what_it_leaves(postgres: Sit
 
     process.send_signal(signal.SIGTERM)
 
-    assert process.wait(15) == 1
-    process.reader.join(5)
+    assert process.wait(PATIENCE) == 1
+    process.reader.join(PATIENCE)
     said = "".join(process.lines)
     assert "running=1 grace=0.2s" in said
     assert f"unfinished queue=work id={result.id} attempt=1 token=" in said
@@ -78,12 +78,12 @@ def test_after_the_grace_the_worker_leaves_though_nobody_reads_what_it_says(
     process = subprocess.Popen(command, cwd=ROOT, env=surroundings(), stderr=theirs)
     os.close(theirs)
     try:
-        wait_for(lambda: "heartbeat" in postgres.kinds(), 30)
+        wait_for(lambda: "heartbeat" in postgres.kinds())
         os.close(ours)
 
         process.send_signal(signal.SIGTERM)
 
-        assert process.wait(30) == 1
+        assert process.wait(PATIENCE) == 1
     finally:
         process.kill()
         process.wait()

@@ -19,7 +19,7 @@ from django_leasequeue import QueueUnavailableError
 from django_leasequeue.compat import TaskResultStatus
 from example_project import devdb
 from tests.databases import on_all
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE, wait_for
 from tests.worker import tasks
 from tests.worker.conftest import DJANGO, ROOT, Site, terminate_sessions, wait_until_said
 
@@ -185,7 +185,7 @@ def test_a_stopped_server_is_waited_for_and_sigterm_ends_the_wait(server: devdb.
 
         server.stop()
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0
+        assert process.wait(PATIENCE) == 0
     finally:
         site.close()
 
@@ -200,8 +200,8 @@ def test_a_host_without_an_address_is_waited_for() -> None:
 
         process.terminate()
 
-        assert process.wait(30) == 0
-        process.reader.join(5)
+        assert process.wait(PATIENCE) == 0
+        process.reader.join(PATIENCE)
         assert "Traceback" not in "".join(process.lines)
     finally:
         site.close()
@@ -218,8 +218,8 @@ def test_a_server_that_is_away_at_the_start_is_waited_for(server: devdb.Cluster)
 
         server.start()
 
-        assert process.wait(20) == 1
-        process.reader.join(5)
+        assert process.wait(PATIENCE) == 1
+        process.reader.join(PATIENCE)
         assert process.lines[-1].startswith("CommandError: the queue's tables are not up to date")
         assert "Traceback" not in "".join(process.lines)
     finally:

@@ -9,7 +9,7 @@ import pytest
 from django.db import connections
 
 from tests.databases import on_all
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE, wait_for
 from tests.worker import tasks
 from tests.worker.conftest import Site, sessions
 
@@ -55,7 +55,7 @@ def test_tasks_that_empty_the_sites_pool_keep_the_worker_from_nothing(postgres: 
     assert kinds.count("heartbeat") >= 4
     assert "lapsed" not in kinds
     worker.terminate()
-    assert worker.wait(30) == 0
+    assert worker.wait(PATIENCE) == 0
     wait_for(lambda: sessions() == 0)
 
 

@@ -14,7 +14,7 @@ from django.db import connection, connections
 from django_leasequeue import Lease, Queue, wakeups
 from example_project import devdb
 from tests.promises.test_restart import ALIAS, kill, server
-from tests.waiting import in_thread, wait_for
+from tests.waiting import PATIENCE, in_thread, wait_for
 
 __all__ = ["server"]
 
@@ -54,7 +54,7 @@ def test_cut_off_three_times_it_listens_again_each_time_and_never_spins(
         return claim(name, **how)
 
     monkeypatch.setattr(queue.store, "claim", counted)
-    polling = in_thread(lambda: queue.poll(worker="sleeper", wait=120))
+    polling = in_thread(lambda: queue.poll(worker="sleeper", wait=300))
     for _ in range(3):
         wait_for(lambda: polling.done() or bool(listeners()))
         [cut_off] = listeners()
@@ -64,7 +64,7 @@ def test_cut_off_three_times_it_listens_again_each_time_and_never_spins(
 
     queue.enqueue({}, id="a")
 
-    lease = polling.result(timeout=10)
+    lease = polling.result(PATIENCE)
     assert lease
     assert lease.id == "a"
     assert len(looks) <= 15, "when it is cut off, when it listens again, and a few more"
@@ -72,7 +72,7 @@ def test_cut_off_three_times_it_listens_again_each_time_and_never_spins(
 
 def test_a_task_of_the_time_between_is_found_by_the_look_after_it(queue: Queue) -> None:
     """G31"""
-    polling = in_thread(lambda: queue.poll(worker="sleeper", wait=120))
+    polling = in_thread(lambda: queue.poll(worker="sleeper", wait=300))
     wait_for(lambda: polling.done() or bool(listeners()))
     with told_by_the_server_alone():
         [cut_off] = listeners()
@@ -81,7 +81,7 @@ def test_a_task_of_the_time_between_is_found_by_the_look_after_it(queue: Queue) 
             cursor.execute("SELECT pg_terminate_backend(%s, 5000)", [cut_off])
         queue.enqueue({}, id="a")
 
-    assert polling.result(timeout=10)
+    assert polling.result(PATIENCE)
 
 
 def test_after_a_restart_of_the_server_it_listens_again(
@@ -92,7 +92,7 @@ def test_after_a_restart_of_the_server_it_listens_again(
         call_command("migrate", "leasequeue", database=ALIAS, verbosity=0)
         queue = Queue("emails", using=ALIAS)
         queue.options = replace(queue.options, poll_interval=3600)
-        polling = in_thread(lambda: queue.poll(worker="sleeper", wait=120))
+        polling = in_thread(lambda: queue.poll(worker="sleeper", wait=300))
         wait_for(lambda: polling.done() or bool(listeners(ALIAS)))
 
         kill(server)
@@ -101,7 +101,7 @@ def test_after_a_restart_of_the_server_it_listens_again(
         wait_for(lambda: polling.done() or bool(listeners(ALIAS)))
         with told_by_the_server_alone():
             queue.enqueue({}, id="a")
-            assert polling.result(timeout=10)
+            assert polling.result(PATIENCE)
         queue.close()
 
 

@@ -15,7 +15,7 @@ from django.db import connection
 
 from django_leasequeue import InvalidTaskError, Queue, wakeups
 from tests.databases import on_all
-from tests.waiting import in_thread, wait_for
+from tests.waiting import PATIENCE, in_thread, wait_for
 from tests.worker.conftest import DJANGO, ROOT, Site, surroundings, wait_until_said
 
 MakeQueue = Callable[..., Queue]
@@ -90,10 +90,10 @@ def somebody_sleeps() -> bool:
 
 def wake_up(queue: Queue, sender: Queue) -> str | None:
     """The id of the task that wakes a poll of *queue*."""
-    polling = in_thread(lambda: queue.poll(worker="sleeper", wait=60))
+    polling = in_thread(lambda: queue.poll(worker="sleeper", wait=300))
     wait_for(lambda: polling.done() or somebody_sleeps())
     sender.enqueue({}, id="a")
-    lease = polling.result(timeout=20)
+    lease = polling.result(PATIENCE)
     return lease.id if lease else None
 
 
@@ -122,7 +122,7 @@ def test_in_a_schema_of_its_own_a_worker_is_woken(postgres: Site, elsewhere: str
     subprocess.run([*DJANGO, "migrate", "leasequeue", "-v0"], check=True, cwd=ROOT, env=there)
     worker = postgres.start("--poll-interval", "600", DATABASE_URL=elsewhere)
     wait_until_said(worker, "started")
-    wait_for(somebody_sleeps, 30)
+    wait_for(somebody_sleeps)
 
     subprocess.run([*DJANGO, "shell", "-v0", "-c", enqueue], check=True, cwd=ROOT, env=there)
 

@@ -13,7 +13,7 @@ from django.db import connections
 from django_leasequeue.models import WorkerName
 from tests.databases import on_all
 from tests.pgbouncer import pgbouncer
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE, wait_for
 from tests.worker import tasks
 from tests.worker.conftest import Site, wait_until_said
 
@@ -53,8 +53,8 @@ def test_four_workers_over_two_sessions_do_each_task_once(postgres: Site, proxy:
     assert held.count() == WORKERS
     for worker in crew:
         worker.terminate()
-        assert worker.wait(30) == 0
-        worker.reader.join(5)
+        assert worker.wait(PATIENCE) == 0
+        worker.reader.join(PATIENCE)
         assert sum(WARNING in line for line in worker.lines) == 1
         problems = [line for line in worker.lines if "outage" in line or "Error" in line]
         assert problems == []
@@ -68,7 +68,7 @@ def test_a_direct_connection_to_listen_on_brings_prompt_wake_ups(
     direct = os.environ["DATABASE_URL"]
     worker: Any = postgres.start("--poll-interval", "60", DATABASE_URL=proxy, LISTEN_URL=direct)
     wait_until_said(worker, "started")
-    wait_for(somebody_listens, 30)
+    wait_for(somebody_listens)
 
     for number in range(3):
         sent = time.monotonic()

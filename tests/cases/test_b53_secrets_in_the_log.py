@@ -10,6 +10,7 @@ import pytest
 from django_leasequeue import InvalidTaskError, LeaseLostError, NewTask, Queue
 from tests.conftest import MakeQueue
 from tests.databases import on_all
+from tests.waiting import PATIENCE
 from tests.worker import tasks
 from tests.worker.conftest import Site
 
@@ -53,8 +54,8 @@ def test_nor_does_the_output_of_a_workers_process(site: Site) -> None:
 
     process: Any = site.start("--drain", "--verbosity=3", LOG_LEVEL="DEBUG")
 
-    assert process.wait(30) == 0
-    process.reader.join(5)
+    assert process.wait(PATIENCE) == 0
+    process.reader.join(PATIENCE)
     output = "".join(process.lines)
     assert "dead queue=work" in output
     assert SECRET not in output

@@ -9,7 +9,7 @@ import pytest
 
 from django_leasequeue.compat import TaskResultStatus
 from tests.databases import on_all
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE, wait_for
 from tests.worker import tasks
 from tests.worker.conftest import Site, wait_until_said
 
@@ -75,7 +75,7 @@ def test_of_two_versions_side_by_side_the_older_one_does_what_it_still_can(
         wait_for(lambda: sum(ended(result) for result in lost + healthy) == 15)
 
         newer.terminate()
-        assert newer.wait(30) == 0
+        assert newer.wait(PATIENCE) == 0
         postgres.queue.redrive_all()
         wait_for(lambda: all(done(result) for result in lost + healthy))
 

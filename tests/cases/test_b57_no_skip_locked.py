@@ -14,7 +14,7 @@ from django_leasequeue import Queue
 from django_leasequeue.checks import check_servers
 from tests.conftest import on_databases
 from tests.databases import ALIASES, on_all
-from tests.waiting import in_thread
+from tests.waiting import PATIENCE, in_thread
 from tests.worker import tasks
 from tests.worker.conftest import Site
 
@@ -35,7 +35,7 @@ def test_eight_claimers_lease_two_hundred_tasks_once_each(make_queue: MakeQueue)
         return mine
 
     claimers = [in_thread(claim_all) for _ in range(8)]
-    ids, tokens = zip(*(pair for each in claimers for pair in each.result(60)), strict=True)
+    ids, tokens = zip(*(pair for each in claimers for pair in each.result(PATIENCE)), strict=True)
 
     assert sorted(ids, key=int) == [str(number) for number in range(200)]
     assert len(set(tokens)) == 200

@@ -13,7 +13,7 @@ from django.db import connections, transaction
 
 from django_leasequeue import QueueUnavailableError
 from tests.databases import on_all
-from tests.waiting import in_thread, wait_for
+from tests.waiting import PATIENCE, in_thread, wait_for
 from tests.worker import tasks
 from tests.worker.conftest import Site
 
@@ -54,9 +54,9 @@ def test_two_workers_and_four_enqueuers_share_a_file_with_a_long_reader(sqlite: 
             firsts = range(0, 200, 50)
             enqueuers = [in_thread(partial(read_then_enqueue, sqlite, first)) for first in firsts]
             for enqueuer in enqueuers:
-                enqueuer.result(60)
-            wait_for(lambda: len(tasks.runs) >= 200, 60)
-            wait_for(lambda: sqlite.queue.depth().leased == 0, 30)
+                enqueuer.result(PATIENCE)
+            wait_for(lambda: len(tasks.runs) >= 200)
+            wait_for(lambda: sqlite.queue.depth().leased == 0)
             assert not one.failed
             assert not two.failed
 
@@ -77,7 +77,7 @@ def write_until(over: threading.Event, writing: threading.Event) -> None:
     with transaction.atomic(using="sqlite"):
         Group.objects.using("sqlite").create(name="written")
         writing.set()
-        over.wait(20)
+        over.wait(PATIENCE)
 
 
 def test_an_acknowledgement_that_finds_it_locked_is_tried_again(
@@ -89,11 +89,11 @@ def test_an_acknowledgement_that_finds_it_locked_is_tried_again(
     with sqlite.worker() as worker:
         wait_for(lambda: tasks.runs == ["at the gate"])
         writer = in_thread(lambda: write_until(over, writing))
-        assert writing.wait(10)
+        assert writing.wait(PATIENCE)
         tasks.gate.set()
         wait_for(lambda: worker.finisher.outage.since is not None)
         over.set()
-        writer.result(10)
+        writer.result(PATIENCE)
         wait_for(lambda: "acked" in sqlite.kinds())
         assert not worker.failed
 
@@ -107,13 +107,13 @@ def test_an_enqueue_that_finds_it_locked_says_that_nothing_is_stored(
     """G1: after the time that its connection is to wait."""
     over, writing = threading.Event(), threading.Event()
     writer = in_thread(lambda: write_until(over, writing))
-    assert writing.wait(10)
+    assert writing.wait(PATIENCE)
     try:
         refused = in_thread(lambda: sqlite.queue.enqueue({}))
         with pytest.raises(QueueUnavailableError, match="locked"):
-            refused.result(10)
+            refused.result(PATIENCE)
     finally:
         over.set()
-        writer.result(10)
+        writer.result(PATIENCE)
 
     assert sqlite.kinds() == []

@@ -15,7 +15,7 @@ from django_leasequeue.transitions import FORGETTABLE, fold_all
 from django_leasequeue.worker import upkeep
 from tests.conftest import MakeQueue, on_databases
 from tests.databases import on_all
-from tests.waiting import in_thread, wait_for
+from tests.waiting import PATIENCE, in_thread, wait_for
 from tests.worker import tasks
 from tests.worker.conftest import Site
 
@@ -88,13 +88,13 @@ def test_a_worker_prunes_while_it_works(site: Site, quick_upkeep: None) -> None:
         wait_for(lambda: TaskTransition.objects.using(site.using).filter(kind="leased").exists())
         producer = in_thread(keep_busy)
         try:
-            wait_for(lambda: forgotten.filter(kind__in=["acked", "duplicate"]).count() == 2, 60)
+            wait_for(lambda: forgotten.filter(kind__in=["acked", "duplicate"]).count() == 2)
             depth = queue.depth()
             assert depth.visible + depth.leased > 1, "more than the one at the gate"
         finally:
             enough.set()
-            sent = producer.result(30)
-        wait_for(lambda: queue.stats().acks == sent, 60)  # all but the one at the gate
+            sent = producer.result(PATIENCE)
+        wait_for(lambda: queue.stats().acks == sent)  # all but the one at the gate
         assert_rebuilt(queue)
         tasks.gate.set()
 

@@ -19,8 +19,7 @@ from example_project import devdb
 from example_project.bootstrap import ROOT
 from example_project.devdb import Cluster, DevDBError
 from example_project.programs import Programs, account, all_programs
-
-PATIENCE = 20.0  # seconds
+from tests.waiting import PATIENCE
 
 
 @pytest.fixture

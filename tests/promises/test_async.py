@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,6 +16,7 @@ from django.db import connection, transaction
 
 from django_leasequeue import Lease, LeaseLostError, Queue, QueueUnavailableError, wakeups
 from tests.conftest import on_databases
+from tests.waiting import PATIENCE
 
 MakeQueue = Callable[..., Queue]
 
@@ -130,6 +132,7 @@ def queue(transactional_db: None) -> Iterator[Queue]:
     if connection.vendor != "postgresql":
         pytest.skip("LISTEN needs PostgreSQL: DATABASE_URL names another database")
     queue = Queue("emails")
+    queue.options = replace(queue.options, poll_interval=300)
     yield queue
     queue.close()
 
@@ -141,10 +144,10 @@ async def until_asleep() -> None:
 
 def test_apoll_sleeps_beside_a_running_loop_and_is_woken(queue: Queue) -> None:
     async def main() -> Lease | None:
-        polling = asyncio.ensure_future(queue.apoll(worker="w", wait=30))
-        await asyncio.wait_for(until_asleep(), 10)
+        polling = asyncio.ensure_future(queue.apoll(worker="w", wait=300))
+        await asyncio.wait_for(until_asleep(), PATIENCE)
         await queue.aenqueue({}, id="a")
-        return await asyncio.wait_for(polling, 10)
+        return await asyncio.wait_for(polling, PATIENCE)
 
     lease = async_to_sync(main)()
     assert lease
@@ -176,11 +179,11 @@ def test_a_cancelled_apoll_leaves_no_lease_behind(queue: Queue) -> None:
     """G44"""
 
     async def main() -> None:
-        polling = asyncio.ensure_future(queue.apoll(worker="w", wait=30))
-        await asyncio.wait_for(until_asleep(), 10)
+        polling = asyncio.ensure_future(queue.apoll(worker="w", wait=300))
+        await asyncio.wait_for(until_asleep(), PATIENCE)
         polling.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await asyncio.wait_for(polling, 10)
+            await asyncio.wait_for(polling, PATIENCE)
         await sync_to_async(queue.enqueue)({}, id="a")
 
     async_to_sync(main)()

@@ -15,7 +15,7 @@ from django_leasequeue.worker import CurrentLease
 from django_leasequeue.worker.deliveries import Deliveries, Delivery
 from django_leasequeue.worker.outage import Outage
 from tests.conftest import DATABASES
-from tests.waiting import blocked_sessions, in_thread, wait_for
+from tests.waiting import PATIENCE, blocked_sessions, in_thread, wait_for
 
 
 class Report(models.Model):
@@ -120,7 +120,7 @@ def test_two_workers_at_once_come_out_as_their_tokens_say(
             wait_for(lambda: blocked_sessions("default") == 1)
 
     with pytest.raises(LeaseLostError):
-        late.result(15)
+        late.result(PATIENCE)
     assert totals(reports)[0] == (9, newer.token)
 
 

@@ -22,7 +22,7 @@ from django_leasequeue.listening import ListeningSleeper
 from django_leasequeue.testing.memory import MemoryQueue
 from django_leasequeue.wakeups import LocalSleeper, Sleeper
 from tests.stores.levels import LEVELS, isolated
-from tests.waiting import in_thread, wait_for
+from tests.waiting import PATIENCE, in_thread, wait_for
 from tests.worker.conftest import receiving
 
 NEVER = 3600.0
@@ -67,7 +67,7 @@ def somebody_sleeps() -> bool:
 
 
 def poll_listening(queue: Queue) -> Future[Lease | None]:
-    polling = in_thread(lambda: queue.poll(worker="sleeper", wait=60))
+    polling = in_thread(lambda: queue.poll(worker="sleeper", wait=300))
     wait_for(lambda: polling.done() or somebody_sleeps())
     return polling
 
@@ -80,7 +80,7 @@ def test_a_notification_wakes_a_listening_poll(queue: Queue, name: str) -> None:
 
     queue.enqueue({}, id="a")
 
-    lease = polling.result(timeout=10)
+    lease = polling.result(PATIENCE)
     assert lease
     assert lease.id == "a"
 
@@ -93,7 +93,7 @@ def test_a_sleeper_sleeps_until_its_own_process_wakes_it_and_is_woken_without_wa
 
     def slept(seconds: float) -> float:
         begun = time.monotonic()
-        in_thread(lambda: sleeper.sleep(seconds)).result(timeout=10)
+        in_thread(lambda: sleeper.sleep(seconds)).result(PATIENCE)
         return time.monotonic() - begun
 
     sleeper: Sleeper = LocalSleeper("default", [queue.name])
@@ -189,7 +189,7 @@ def test_a_rolled_back_savepoint_takes_only_its_own_wake_with_it(
             raise ZeroDivisionError
         queue.enqueue({}, id="kept")
 
-    lease = polling.result(timeout=10)
+    lease = polling.result(PATIENCE)
     assert lease
     assert lease.id == "kept"
 
@@ -202,11 +202,11 @@ def test_a_transaction_that_django_knows_nothing_of_keeps_nobody_from_sleeping(
         cursor.execute("BEGIN")
         queue.enqueue({})
         try:
-            assert in_thread(lambda: queue.poll(worker="w1", wait=0.2)).result(timeout=10) is None
+            assert in_thread(lambda: queue.poll(worker="w1", wait=0.2)).result(PATIENCE) is None
             polling = poll_listening(queue)
         finally:
             cursor.execute("COMMIT")
-    assert polling.result(timeout=10)
+    assert polling.result(PATIENCE)
 
 
 def test_enqueues_under_savepoints_of_their_own_notify_once(
@@ -245,7 +245,7 @@ def test_a_rollback_notifies_nobody(queue: Queue, notes: psycopg.Connection[Any]
     assert heard(notes) == []
 
     queue.enqueue({}, id="kept")
-    assert polling.result(timeout=10)
+    assert polling.result(PATIENCE)
 
 
 @pytest.fixture(params=LEVELS)
@@ -264,12 +264,12 @@ def test_an_enqueue_between_the_look_and_the_sleep_is_not_missed(level: str, que
         answer = ask()
         assert wakeups.asleep  # the look under the announcement
         looked.set()
-        go_on.wait(10)
+        go_on.wait(PATIENCE)
         return answer
 
     queue.outlook = outlook  # type: ignore[method-assign]
-    polling = in_thread(lambda: queue.poll(worker="sleeper", wait=60))
-    assert looked.wait(10)
+    polling = in_thread(lambda: queue.poll(worker="sleeper", wait=300))
+    assert looked.wait(PATIENCE)
 
     other = Queue("emails")
     wakeups_in_process, wakeups.asleep = wakeups.asleep, type(wakeups.asleep)()
@@ -280,7 +280,7 @@ def test_an_enqueue_between_the_look_and_the_sleep_is_not_missed(level: str, que
         wakeups.asleep = wakeups_in_process
     go_on.set()
 
-    assert polling.result(timeout=10)
+    assert polling.result(PATIENCE)
 
 
 @pytest.mark.django_db(transaction=True)

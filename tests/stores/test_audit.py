@@ -36,7 +36,7 @@ from tests.builders import (
     redriven,
 )
 from tests.databases import ALIASES, IDS, on_all
-from tests.waiting import blocked, blocked_sessions, in_thread, wait_for
+from tests.waiting import PATIENCE, blocked, blocked_sessions, in_thread, wait_for
 
 pytestmark = pytest.mark.parametrize("alias", ALIASES, indirect=True, ids=IDS)
 SECRET: Final = '"4711-secret"'
@@ -408,7 +408,7 @@ def test_what_moves_while_it_is_read_is_no_drift(
             lambda: store.fail([a_failure(leases[1])]),
             lambda: store.enqueue(QUEUE, [a_task("new")]),
         ):
-            in_thread(act).result(timeout=10)
+            in_thread(act).result(PATIENCE)
         return plain(part)
 
     monkeypatch.setattr(Stretch, "stories", stories)
@@ -430,7 +430,7 @@ def test_a_task_that_is_being_moved_is_mended_as_it_is_after_that(store: Store) 
         late = in_thread(lambda: mended(store))
         wait_for(lambda: blocked_sessions(store.using) > 0 or late.done())
 
-    assert sorted(late.result(timeout=10)) == ["has left", "rewritten"]
+    assert sorted(late.result(PATIENCE)) == ["has left", "rewritten"]
     [task] = rows(store)
     assert (task["task_id"], task["state"], task["priority"]) == ("failed", "ready", 0)
     assert found(store) == []
@@ -453,7 +453,7 @@ def test_a_rebuild_that_waited_behind_an_erasure_brings_nothing_back(store: Stor
         assert erased(store, life)
         late = blocked(lambda: mended(store), store.using)
 
-    assert late.result(timeout=10) == ["restored"]
+    assert late.result(PATIENCE) == ["restored"]
     assert SECRET not in repr(rows(store))
     assert found(store) == []
 
@@ -474,6 +474,6 @@ def test_an_erasure_that_meets_a_rebuild_finds_what_that_brings_back(
     monkeypatch.setattr(Mending, "insert", insert)
 
     assert mended(store) == ["restored"]
-    assert erasing[0].result(timeout=10)
+    assert erasing[0].result(PATIENCE)
     assert SECRET not in repr(rows(store))
     assert found(store) == []

@@ -34,7 +34,7 @@ from tests.builders import (
 )
 from tests.databases import ALIASES, NAMES, on_all
 from tests.stores.levels import LEVELS, isolated
-from tests.waiting import answered, blocked, in_thread
+from tests.waiting import PATIENCE, answered, blocked, in_thread
 
 HERE: Final = [
     pytest.param((alias, level), id=f"{NAMES[alias]}-{level.replace(' ', '_')}")
@@ -96,7 +96,7 @@ def test_a_complete_that_waited_behind_a_new_claim_is_refused(
         [newer] = store.claim(QUEUE, worker="w2", limit=1)
         late = blocked(lambda: complete(early, lease), store.using)
 
-    assert late.result(timeout=10) == set()
+    assert late.result(PATIENCE) == set()
     assert kinds(store) == ["enqueued", "leased", "lapsed", "leased"]
     assert complete(store, newer) == {newer.token}
 
@@ -131,7 +131,7 @@ def test_a_lease_begins_when_a_claim_that_waited_has_found_its_task(
         late = blocked(lambda: there.claim(QUEUE, worker="w", limit=2), store.using)
         here.enqueue(QUEUE, tasks)
 
-    leases = late.result(timeout=10)
+    leases = late.result(PATIENCE)
     assert len(leases) == len(tenants)
     assert all(lease.leased_at >= lease.enqueued_at for lease in leases)
 
@@ -143,7 +143,7 @@ def test_a_complete_that_waited_behind_an_adoption_is_refused(store: Store) -> N
         [task] = store.adopt(QUEUE, "w")
         late = blocked(lambda: complete(store, lease), store.using)
 
-    assert late.result(timeout=10) == set()
+    assert late.result(PATIENCE) == set()
     assert (task.state, kinds(store)[-1]) == (State.READY, "lapsed")
 
 
@@ -159,7 +159,7 @@ def test_a_report_that_waited_behind_an_adoption_is_refused(store: Store, kind: 
         store.adopt(QUEUE, "w")
         late = blocked(report, store.using)
 
-    assert late.result(timeout=10) == set()
+    assert late.result(PATIENCE) == set()
     assert kinds(store) == ["enqueued", "leased", "lapsed"]
     assert store.depth(QUEUE).visible == 1
 
@@ -171,7 +171,7 @@ def test_an_adoption_that_waited_behind_a_complete_finds_nothing(store: Store) -
         complete(store, lease)
         late = blocked(lambda: store.adopt(QUEUE, "w"), store.using)
 
-    assert late.result(timeout=10) == []
+    assert late.result(PATIENCE) == []
     assert kinds(store) == ["enqueued", "leased", "acked"]
 
 
@@ -184,7 +184,7 @@ def test_an_adoption_that_waited_behind_a_failure_leaves_the_retry_its_delay(
         store.fail([a_failure(lease, seconds=60)])
         late = blocked(lambda: store.adopt(QUEUE, "w"), store.using)
 
-    assert late.result(timeout=10) == []
+    assert late.result(PATIENCE) == []
     assert kinds(store) == ["enqueued", "leased", "retried"]
     assert store.depth(QUEUE).scheduled == 1
 
@@ -196,7 +196,7 @@ def test_a_complete_that_waited_behind_a_cancel_is_refused(store: Store) -> None
         assert cancelled(store)
         late = blocked(lambda: complete(store, lease), store.using)
 
-    assert late.result(timeout=10) == set()
+    assert late.result(PATIENCE) == set()
     assert kinds(store) == ["enqueued", "leased", "cancelled"]
 
 
@@ -209,7 +209,7 @@ def test_a_cancel_that_waited_behind_a_complete_finds_nothing(store: Store) -> N
             lambda: store.cancel(QUEUE, ["a"], tenant="", by=None, reason=None), store.using
         )
 
-    assert late.result(timeout=10) == set()
+    assert late.result(PATIENCE) == set()
     assert kinds(store) == ["enqueued", "leased", "acked"]
 
 
@@ -220,7 +220,7 @@ def test_of_two_completes_of_one_lease_one_counts(store: Store) -> None:
         assert complete(store, lease) == {lease.token}
         late = blocked(lambda: complete(store, lease), store.using)
 
-    assert late.result(timeout=10) == set()
+    assert late.result(PATIENCE) == set()
     assert kinds(store) == ["enqueued", "leased", "acked"]
 
 
@@ -231,7 +231,7 @@ def test_a_failure_that_waited_behind_a_complete_is_refused(store: Store) -> Non
         assert complete(store, lease) == {lease.token}
         late = blocked(lambda: store.fail([a_failure(lease)]), store.using)
 
-    assert late.result(timeout=10) == set()
+    assert late.result(PATIENCE) == set()
     assert kinds(store) == ["enqueued", "leased", "acked"]
 
 
@@ -311,7 +311,7 @@ def test_a_redrive_whose_key_is_being_taken_waits_and_looks_again(
         transaction.set_rollback(not stays, using=store.using)
 
     taken = {"a": "busy" if on_mariadb else "key 'n' is held by b"}
-    assert late.result(timeout=10) == ((0, taken) if stays else (1, {}))
+    assert late.result(PATIENCE) == ((0, taken) if stays else (1, {}))
 
 
 def test_a_redrive_in_the_callers_own_transaction_survives_the_lost_key(
@@ -332,7 +332,7 @@ def test_a_redrive_in_the_callers_own_transaction_survives_the_lost_key(
         late = blocked(within, store.using)
 
     why = "busy" if repeatable or on_mariadb else "key 'n' is held by b"
-    assert late.result(timeout=10) == (0, {"a": why})
+    assert late.result(PATIENCE) == (0, {"a": why})
     assert store.held(QUEUE, "c", "") is not None
 
 
@@ -366,7 +366,7 @@ def test_an_enqueue_waits_for_the_holder_and_is_its_duplicate_once_it_stays(
         store.enqueue(QUEUE, [first])
         late = blocked(lambda: store.enqueue(QUEUE, [second]), store.using)
 
-    [answer] = late.result(timeout=10)
+    [answer] = late.result(PATIENCE)
     assert (answer.duplicate, answer.life, answer.id) == (True, first.life, first.id)
     assert kinds(store) == ["enqueued", "duplicate"]
 
@@ -381,7 +381,7 @@ def test_an_enqueue_is_stored_where_the_holder_was_rolled_back(store: Store, tak
         late = blocked(lambda: store.enqueue(QUEUE, [second]), store.using)
         transaction.set_rollback(True, using=store.using)
 
-    [answer] = late.result(timeout=10)
+    [answer] = late.result(PATIENCE)
     assert (answer.duplicate, answer.life) == (False, second.life)
     assert kinds(store) == ["enqueued"]
 
@@ -401,7 +401,7 @@ def test_an_enqueue_that_waited_for_a_holder_that_let_go_is_stored(
             complete(store, lease)
         late = blocked(lambda: store.enqueue(QUEUE, [a_task("b", dedupe_key="n")]), store.using)
 
-    [answer] = late.result(timeout=10)
+    [answer] = late.result(PATIENCE)
     assert (answer.duplicate, answer.id) == (False, "b")
     assert "duplicate" not in kinds(store)
 
@@ -465,7 +465,7 @@ def test_eight_claimers_share_all_tasks(store: Store, on_mariadb: bool, tenants:
         return leases
 
     futures = [in_thread(claimer) for _ in range(8)]
-    leases = [lease for future in futures for lease in future.result(timeout=50)]
+    leases = [lease for future in futures for lease in future.result(PATIENCE)]
 
     assert len({lease.token for lease in leases}) == len(leases) == many
     assert Counter(lease.id for lease in leases) == Counter(task.id for task in tasks)
@@ -486,7 +486,7 @@ def test_bulk_enqueues_in_opposite_orders_never_fail(store: Store, on_mariadb: b
         return stored
 
     futures = [in_thread(partial(enqueuer, step)) for step in (1, many - 1, 7, 5)]
-    stored = [future.result(timeout=50) for future in futures]
+    stored = [future.result(PATIENCE) for future in futures]
 
     assert sum(stored) == kinds(store).count("enqueued")
 
@@ -503,5 +503,5 @@ def test_bulk_finishes_in_opposite_orders_never_deadlock(store: Store, on_mariad
 
     first, second = in_thread(finishing), in_thread(lambda: store.fail(failing))
 
-    accepted = [first.result(timeout=30), second.result(timeout=30)]
+    accepted = [first.result(PATIENCE), second.result(PATIENCE)]
     assert sum(len(tokens) for tokens in accepted) == many

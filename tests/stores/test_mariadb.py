@@ -30,7 +30,7 @@ from tests.builders import (
 )
 from tests.databases import ALIASES
 from tests.stores.conftest import committed
-from tests.waiting import blocked_sessions, in_thread, wait_for
+from tests.waiting import PATIENCE, blocked_sessions, in_thread, wait_for
 
 pytestmark = [
     committed,
@@ -48,14 +48,14 @@ def elsewhere(act: Callable[[], object]) -> Iterator[Callable[[], None]]:
         with transaction.atomic(using="mariadb"):
             act()
             done.set()
-            over.wait(20)
+            over.wait(PATIENCE)
 
     held = in_thread(hold)
     wait_for(lambda: done.is_set() or held.done())
 
     def end() -> None:
         over.set()
-        held.result(10)
+        held.result(PATIENCE)
 
     yield end
     end()
@@ -181,7 +181,7 @@ class TestEnqueuesOfTheSame:
         def look_and_be_late(*given: Any) -> Any:
             seen = look(*given)
             if faster:
-                in_thread(lambda: store.enqueue(QUEUE, [faster.pop()])).result(10)
+                in_thread(lambda: store.enqueue(QUEUE, [faster.pop()])).result(PATIENCE)
             return seen
 
         monkeypatch.setattr(store, "holder", look_and_be_late)
@@ -229,7 +229,7 @@ def test_a_move_of_its_own_reads_what_is_committed_whatever_the_settings_say(
     tasks = Task.objects.using("mariadb")
     with transaction.atomic(using="mariadb"):
         assert tasks.count() == 0
-        in_thread(lambda: store.enqueue(QUEUE, [a_task("b")])).result(10)
+        in_thread(lambda: store.enqueue(QUEUE, [a_task("b")])).result(PATIENCE)
         assert tasks.count() == 0, "the site's own transactions are as it wants them"
 
 
@@ -247,11 +247,11 @@ def test_a_deadlock_is_for_the_caller_inside_a_transaction(store: Store) -> None
             lock("a")
 
     other = in_thread(lock_both)
-    locked.wait(10)
+    locked.wait(PATIENCE)
     with pytest.raises(OperationalError, match="Deadlock") as mine, transaction.atomic("mariadb"):
         lock("a")
         cancelled(store, "b")
-        other.result(10)
+        other.result(PATIENCE)
         raise AssertionError("nobody met a deadlock") from other.exception()
 
     assert not isinstance(mine.value, QueueUnavailableError)
@@ -294,7 +294,7 @@ def test_a_killed_session_is_out_of_reach_once(store: Store) -> None:
         with connections["mariadb"].cursor() as cursor:
             cursor.execute("KILL %s", [number])
 
-    in_thread(kill).result(10)
+    in_thread(kill).result(PATIENCE)
     with pytest.raises(QueueUnavailableError):
         queue.enqueue({})
 

@@ -8,7 +8,7 @@ from django_leasequeue.stores.base import Store
 from tests.builders import QUEUE, a_claim, a_task
 from tests.databases import ALIASES
 from tests.stores.conftest import committed
-from tests.waiting import blocked_sessions, in_thread, wait_for
+from tests.waiting import PATIENCE, blocked_sessions, in_thread, wait_for
 
 from .test_mariadb import elsewhere
 
@@ -30,7 +30,7 @@ def test_a_pause_waits_for_the_claims_in_flight(store: Store) -> None:
         assert not late.done()
         end()
 
-    assert late.result(10) is True
+    assert late.result(PATIENCE) is True
     assert store.claim(QUEUE, worker="w", limit=2) == []
 
 
@@ -40,4 +40,4 @@ def test_claims_don_t_wait_for_each_other(store: Store) -> None:
     a_claim(store)  # the first one writes whose turn it is
 
     with elsewhere(lambda: a_claim(store, "b")):
-        assert in_thread(lambda: store.claim(QUEUE, worker="w", limit=2)).result(10)
+        assert in_thread(lambda: store.claim(QUEUE, worker="w", limit=2)).result(PATIENCE)

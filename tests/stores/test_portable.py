@@ -19,7 +19,7 @@ from django_leasequeue.stores.base import Store
 from django_leasequeue.testing.clock import FakeClock
 from tests.builders import QUEUE, a_claim, a_finish, a_lease, a_task, kinds
 from tests.stores.conftest import committed
-from tests.waiting import in_thread
+from tests.waiting import PATIENCE, in_thread
 
 pytestmark = [committed, pytest.mark.parametrize("alias", ["sqlite"], indirect=True)]
 
@@ -33,13 +33,13 @@ def writer_elsewhere(store: Store) -> Iterator[None]:
         with transaction.atomic(using=store.using):
             store.enqueue("elsewhere", [a_task()])
             holding.set()
-            over.wait(10)
+            over.wait(PATIENCE)
 
     held = in_thread(hold)
-    assert holding.wait(10)
+    assert holding.wait(PATIENCE)
     yield
     over.set()
-    held.result(10)
+    held.result(PATIENCE)
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def test_eight_claimers_share_two_hundred_tasks(store: Store) -> None:
         return ids
 
     claimers = [in_thread(claim_all) for _ in range(8)]
-    ids = [id for claimer in claimers for id in claimer.result(60)]
+    ids = [id for claimer in claimers for id in claimer.result(PATIENCE)]
 
     assert sorted(ids, key=int) == [str(number) for number in range(200)]
 

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from datetime import timedelta
 
 from django_leasequeue.testing.clock import START, FakeClock
-from tests.waiting import in_thread, wait_for
+from tests.waiting import PATIENCE, in_thread, wait_for
 
 
 def never() -> bool:
@@ -49,11 +49,11 @@ def test_a_sleeper_goes_on_at_its_instant_and_not_before() -> None:
 
     clock.advance(5)
 
-    assert early.result(10) == 5
+    assert early.result(PATIENCE) == 5
     assert not late.done()
     assert clock.waiting == [START + at(10)]
     clock.advance(60)
-    assert late.result(10) == 65
+    assert late.result(PATIENCE) == 65
 
 
 def test_a_sleeper_that_is_woken_goes_on_at_once() -> None:
@@ -64,7 +64,7 @@ def test_a_sleeper_that_is_woken_goes_on_at_once() -> None:
     woken.set()
     clock.poke()
 
-    sleeping.result(10)
+    sleeping.result(PATIENCE)
     assert clock.now() == START
 
 
@@ -78,7 +78,7 @@ def test_on_auto_it_jumps_to_the_earliest_awaited_instant_when_all_sleep() -> No
 
     sleepers = [asleep_until(clock, 3600 * number) for number in (2, 1, 24)]
 
-    assert [sleeper.result(10) for sleeper in sleepers] == [7200, 3600, 86_400]
+    assert [sleeper.result(PATIENCE) for sleeper in sleepers] == [7200, 3600, 86_400]
 
 
 def test_on_auto_it_never_goes_back() -> None:

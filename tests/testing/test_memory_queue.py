@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 from django_leasequeue import Queue
@@ -9,7 +10,7 @@ from django_leasequeue.records import Depth
 from django_leasequeue.testing.clock import FakeClock
 from django_leasequeue.testing.memory import MemoryQueue
 from django_leasequeue.wakeups import asleep
-from tests.waiting import in_thread, wait_for
+from tests.waiting import PATIENCE, in_thread, wait_for
 
 
 def test_it_needs_no_database() -> None:
@@ -45,12 +46,13 @@ def test_without_a_clock_real_time_passes() -> None:
 
 def test_a_sleeping_poll_is_woken_by_an_enqueue() -> None:
     queue = MemoryQueue("emails")
-    polling = in_thread(lambda: queue.poll(worker="w", wait=30))
+    queue.options = replace(queue.options, poll_interval=300)
+    polling = in_thread(lambda: queue.poll(worker="w", wait=300))
     wait_for(lambda: any(sleeper.using == "memory" for sleeper in asleep))
 
     queue.enqueue({}, id="a")
 
-    lease = polling.result(4)  # well below the poll interval
+    lease = polling.result(PATIENCE)
     assert lease
     assert lease.id == "a"
 
@@ -68,4 +70,4 @@ def test_leases_are_never_shared_by_threads() -> None:
 
     claimers = [in_thread(claim_all) for _ in range(8)]
 
-    assert sorted(n for claimer in claimers for n in claimer.result(30)) == list(range(200))
+    assert sorted(n for claimer in claimers for n in claimer.result(PATIENCE)) == list(range(200))

@@ -24,7 +24,7 @@ from django_leasequeue.models import TaskTransition
 from django_leasequeue.queue import Queue
 from django_leasequeue.worker import Worker
 from tests.databases import ALIASES, IDS
-from tests.waiting import in_thread, wait_for
+from tests.waiting import PATIENCE, in_thread, wait_for
 
 from . import tasks
 
@@ -77,6 +77,7 @@ class Site:
     @contextmanager
     def worker(self, **options: Any) -> Iterator[Worker]:
         """A worker as a thread, stopped at the end."""
+        options = {"grace": 10 * PATIENCE} | options  # who needs it fails
         worker = Worker(task_backends[self.alias], ["urgent", "work"], **options)  # type: ignore[arg-type]
         ended = in_thread(worker.run)
         try:
@@ -85,7 +86,7 @@ class Site:
             worker.stop()
             wait_for(worker.stopping.is_set)
             tasks.gate.set()
-            assert ended.result(15) is not None
+            assert ended.result(PATIENCE) is not None
 
     def start(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
         """A worker as a process. Its log goes to ``process.lines``."""
@@ -124,7 +125,7 @@ def wait_until_said(process: Any, words: str) -> None:
         assert process.poll() is None, "".join(process.lines)
         return any(words in line for line in process.lines)
 
-    wait_for(said, 30)
+    wait_for(said)
 
 
 def sessions(state: str = "%") -> int:

@@ -29,6 +29,7 @@ task = partial(task, backend="worker on default", queue_name="work")  # type: ig
 
 runs: list[Any] = []  # what ran, for tests whose worker is a thread of their own
 gate = threading.Event()  # closed until a test opens it
+FOREVER = 120.0  # longer than any test waits
 
 
 def place() -> str:
@@ -74,7 +75,7 @@ def leave() -> None:
 @task()
 def wait_at_the_gate() -> bool:
     runs.append("at the gate")
-    return gate.wait(60)
+    return gate.wait(FOREVER)
 
 
 @task(visibility=1.5)
@@ -127,7 +128,7 @@ def lose_the_commits_answer(using: str) -> None:
 @task(atomic=True, visibility=1.5, max_lease=1.5, max_attempts=2)
 def found_too_late(name: str) -> None:
     found_atomically.func(name)
-    gate.wait(20)
+    gate.wait(FOREVER)
 
 
 @task(atomic=True, visibility=1.5)
@@ -224,7 +225,7 @@ def attempt_here() -> int:
 @task()
 def check_until_refused() -> None:
     runs.append("running")
-    gate.wait(20)
+    gate.wait(FOREVER)
     current_lease().check()
 
 
@@ -246,7 +247,7 @@ def check_too_late() -> None:
 
 @task(visibility=0.6, timeout=0.1)
 def never_check() -> None:
-    gate.wait(20)
+    gate.wait(FOREVER)
 
 
 @task(max_attempts=2)
@@ -526,7 +527,7 @@ async def await_the_gate() -> None:
 
 @task(visibility=0.6, max_lease=0.6)
 async def block_the_loop_for_ever() -> None:
-    gate.wait(30)
+    gate.wait(FOREVER)
 
 
 @task(visibility=0.6, timeout=0.1, max_attempts=1)
@@ -545,7 +546,7 @@ async def fail_later() -> None:
 async def keep_the_loop_s_threads() -> None:
     """All of them, wherever it runs."""
     runs.append("keeping")
-    await asyncio.gather(*(asyncio.to_thread(gate.wait, 30) for _ in range(64)))
+    await asyncio.gather(*(asyncio.to_thread(gate.wait, FOREVER) for _ in range(64)))
 
 
 @task()

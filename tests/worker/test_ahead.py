@@ -62,7 +62,7 @@ def test_a_worker_that_has_its_share_keeps_none_of_it_behind_a_slow_task(postgre
     with postgres.worker(max_tasks=41):
         wait_for(lambda: "at the gate" in tasks.runs)
         with postgres.worker():
-            wait_for(lambda: postgres.kinds().count("acked") == 40, 10)
+            wait_for(lambda: postgres.kinds().count("acked") == 40)
 
 
 def test_what_may_be_delivered_only_once_more_never_waits_behind_others(site: Site) -> None:
@@ -99,4 +99,4 @@ def test_a_locked_row_stops_the_claims_before_much_has_to_be_done_again(postgres
             tasks.gate.set()
             time.sleep(3)  # nothing to wait for: it is about what doesn't happen
             assert Task.objects.filter(state="leased").count() <= UNRECORDED_MAX + AHEAD_MAX
-        wait_for(lambda: postgres.kinds().count("acked") == 2501, 30)
+        wait_for(lambda: postgres.kinds().count("acked") == 2501)

@@ -12,7 +12,7 @@ from django.contrib.auth.models import Group
 from django_leasequeue.compat import TaskResultStatus, task_backends
 from django_leasequeue.worker import Worker, coroutines, heartbeats
 from tests.databases import on_all
-from tests.waiting import in_thread, wait_for
+from tests.waiting import PATIENCE, in_thread, wait_for
 
 from . import tasks
 from .conftest import Site
@@ -46,7 +46,7 @@ def test_a_loop_told_to_stop_before_it_runs_ends_well(postgres: Site) -> None:
 
     worker.coroutines.stop()
 
-    in_thread(worker.coroutines.run).result(10)
+    in_thread(worker.coroutines.run).result(PATIENCE)
 
 
 def test_the_loop_goes_on_when_a_task_stops_it(postgres: Site) -> None:
@@ -120,7 +120,7 @@ def test_a_thread_that_a_cancelled_one_waited_for_keeps_no_process(
 
     process = postgres.start(*arguments)
 
-    assert process.wait(60) == 0
+    assert process.wait(PATIENCE) == 0
     assert postgres.kinds()[-1] == "dead"
 
 
@@ -195,7 +195,7 @@ def test_a_full_loop_is_in_nobody_s_way_who_needs_a_thread(
         for _ in range(5):
             postgres.queue.enqueue(call, path=path, max_attempts=max_attempts)
         results = [postgres.enqueue(tasks.add, number, 0) for number in range(30)]
-        wait_for(lambda: postgres.kinds().count("acked") == len(results), 5)
+        wait_for(lambda: postgres.kinds().count("acked") == len(results))
         assert not tasks.gate.is_set()
 
 
@@ -208,7 +208,7 @@ def test_one_that_blocks_the_loop_past_its_lease_ends_the_worker(
     postgres.enqueue(tasks.block_the_loop_for_ever)
 
     with postgres.worker(async_tasks=20) as worker:
-        wait_for(lambda: worker.failed, 10)
+        wait_for(lambda: worker.failed)
 
     assert worker.failed
 
@@ -221,7 +221,7 @@ def test_a_worker_whose_every_place_is_kept_by_what_can_t_be_cancelled_ends(
         postgres.enqueue(tasks.swallow_the_cancellation)
 
     with postgres.worker(async_tasks=2) as worker:
-        wait_for(lambda: worker.failed, 10)
+        wait_for(lambda: worker.failed)
 
     assert worker.failed
 
@@ -230,7 +230,7 @@ def test_who_can_t_be_cancelled_costs_the_others_only_his_place(postgres: Site) 
     postgres.enqueue(tasks.swallow_the_cancellation)
 
     with postgres.worker(async_tasks=2) as worker:
-        wait_for(lambda: any(each.stuck() for each in worker.deliveries.afloat), 10)
+        wait_for(lambda: any(each.stuck() for each in worker.deliveries.afloat))
         after = postgres.enqueue(tasks.add_later, 1, 2)
         wait_for(lambda: "acked" in postgres.kinds())
 
@@ -245,7 +245,7 @@ def test_a_failure_is_recorded_though_tasks_keep_all_threads_of_the_loop(postgre
     with postgres.worker(async_tasks=2):
         wait_for(lambda: bool(tasks.runs))
         failing = postgres.enqueue(tasks.fail_later)
-        wait_for(lambda: "dead" in postgres.kinds(), 5)
+        wait_for(lambda: "dead" in postgres.kinds())
         tasks.gate.set()
         wait_for(lambda: "acked" in postgres.kinds())
 

@@ -10,7 +10,7 @@ from django.contrib.auth.models import Group
 from django_leasequeue import signals
 from django_leasequeue.compat import TaskResultStatus, task_finished
 from tests.databases import on_all
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE, wait_for
 
 from . import tasks
 from .conftest import Site, receiving
@@ -72,7 +72,7 @@ def test_a_crash_after_the_write_leaves_neither_work_nor_acknowledgement(site: S
     """G54"""
     site.enqueue(tasks.found_atomically, "a", "die")
 
-    assert site.start("--drain").wait(30) == -9
+    assert site.start("--drain").wait(PATIENCE) == -9
 
     assert groups(site) == []
     assert site.kinds() == ["enqueued", "leased"]

@@ -17,7 +17,7 @@ from django_leasequeue.worker.heartbeats import Heartbeats
 from django_leasequeue.worker.outage import Outage, pause
 from django_leasequeue.worker.sessions import Session
 from tests.databases import on_all
-from tests.waiting import in_thread
+from tests.waiting import PATIENCE, in_thread
 
 
 class CountedSleeper(LocalSleeper):
@@ -76,7 +76,7 @@ def test_who_has_found_a_task_sleeps_only_when_he_finds_no_more() -> None:
     claimer = claimer_of(queue, sleeper, deliveries)
 
     for announced in (0, 0, 1):
-        assert in_thread(lambda: claimer.claim_or_sleep(Session())).result(20)
+        assert in_thread(lambda: claimer.claim_or_sleep(Session())).result(PATIENCE)
         assert sleeper.announced == announced
         delivery = deliveries.take()
         assert delivery
@@ -116,7 +116,7 @@ def test_who_has_muted_a_queue_that_is_resumed_does_not_sleep_on(unmuted_at: str
         while not claimer.deliveries.waiting:
             claimer.claim_or_sleep(Session())
 
-    in_thread(claim_something).result(20)
+    in_thread(claim_something).result(PATIENCE)
 
     assert slept_for[-1] == {"emails"}
 
@@ -130,7 +130,7 @@ def test_who_has_no_place_for_all_that_came_waits_for_one_before_the_next_claim(
 
     for waits in ([], [PATIENCE_SECONDS]):
         queue.enqueue({}, max_attempts=1)
-        assert in_thread(lambda: claimer.claim_or_sleep(Session())).result(20)
+        assert in_thread(lambda: claimer.claim_or_sleep(Session())).result(PATIENCE)
         assert deliveries.waits == waits
     assert len(deliveries.in_hand()) == 1
 
@@ -153,7 +153,7 @@ def test_who_sleeps_keeps_no_connection_longer_than_the_site_wants() -> None:
         claimer.claim_or_sleep(session)
 
     sleeper.sleep = sleep  # type: ignore[method-assign]
-    in_thread(claim_or_sleep).result(20)
+    in_thread(claim_or_sleep).result(PATIENCE)
 
     assert done == ["tidy", "sleep"]
 
@@ -194,7 +194,7 @@ def test_who_can_not_claim_waits_ever_longer_and_begins_anew_once_he_could() -> 
 
     claimer.get_ready = get_ready
     claimer.stopping.wait = wait  # type: ignore[assignment]
-    in_thread(claimer.run).result(20)
+    in_thread(claimer.run).result(PATIENCE)
 
     assert pauses == [pause(failures, 1) for failures in (0, 1, 0)]
 

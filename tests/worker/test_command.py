@@ -82,10 +82,10 @@ def test_threads_run_tasks_side_by_side(site: Site) -> None:
 
 @databases
 def test_a_sleeping_worker_is_woken_by_an_enqueue(site: Site) -> None:
-    with site.worker(poll_interval=60.0):
+    with site.worker(poll_interval=300.0):
         for number in range(3):
             site.enqueue(tasks.add, number, 0)
-            wait_for(lambda count=number + 1: len(tasks.runs) == count, 5)  # type: ignore[misc]
+            wait_for(lambda count=number + 1: len(tasks.runs) == count)  # type: ignore[misc]
 
 
 @databases
@@ -93,7 +93,7 @@ def test_a_worker_with_a_free_thread_does_not_spin(site: Site) -> None:
     """One task runs, one thread is free, nothing is visible: it sleeps."""
     site.enqueue(tasks.wait_at_the_gate)
 
-    with site.worker(threads=2, poll_interval=60.0) as worker:
+    with site.worker(threads=2, poll_interval=300.0) as worker:
         wait_for(lambda: tasks.runs == ["at the gate"])
         wait_for(lambda: worker.sleeper in asleep())
         before = time.process_time()

@@ -18,7 +18,7 @@ from django_leasequeue.worker.deliveries import (
     Deliveries,
     Delivery,
 )
-from tests.waiting import in_thread, wait_for
+from tests.waiting import PATIENCE, in_thread, wait_for
 
 
 def deliveries(**options: Any) -> Deliveries:
@@ -51,7 +51,7 @@ def test_a_task_may_start_while_somebody_asks_for_room() -> None:
 
     ours.room()
 
-    assert taken[0].result(5) is second
+    assert taken[0].result(PATIENCE) is second
     ours.close()
 
 
@@ -195,13 +195,13 @@ def test_who_sleeps_until_something_ends_is_woken_then_and_when_it_is_recorded()
 
     asleep = in_thread(lambda: ours.wait_for_change(ours.changes))
     ours.end(delivery)
-    asleep.result(5)
+    asleep.result(PATIENCE)
     assert ours.in_hand() == [delivery]
     assert emptied == []
 
     asleep = in_thread(lambda: ours.wait_for_record(delivery))
     ours.drop([delivery])
-    asleep.result(5)
+    asleep.result(PATIENCE)
     assert (ours.in_hand(), emptied) == ([], [1])
 
 
@@ -248,7 +248,7 @@ def test_a_loop_takes_as_many_as_it_has_places_for() -> None:
     assert not ours.worth_a_launch()
     late = in_thread(ours.take_coroutine)
     ours.end(came[0])
-    assert late.result(5) is came[2]
+    assert late.result(PATIENCE) is came[2]
     assert ours.at_work() == [*ours.afloat]
 
 
@@ -305,5 +305,5 @@ def test_a_claim_is_due_when_a_quarter_of_what_may_wait_has_started() -> None:
 
     taken(ours)
 
-    assert asking.result(5)
+    assert asking.result(PATIENCE)
     assert ours.room() == AHEAD_MAX // AHEAD_PARTS

@@ -18,7 +18,7 @@ from django_leasequeue.worker.deliveries import Deliveries, Delivery
 from django_leasequeue.worker.outage import Outage
 from tests.conftest import DATABASES
 from tests.databases import on_all
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE, wait_for
 
 from . import tasks
 from .conftest import Site, terminate_sessions
@@ -220,7 +220,7 @@ def test_outside_of_a_task_there_is_nothing_to_record_it_under(shop: Shop) -> No
 def test_a_worker_that_dies_in_the_middle_leaves_it_uncertain(site: Site) -> None:
     """G55"""
     result = site.enqueue(tasks.charge, "die")
-    assert site.start("--drain").wait(30) == -9
+    assert site.start("--drain").wait(PATIENCE) == -9
     worker = TaskTransition.objects.using(site.using).get(kind="leased").worker
     site.queue.adopt(worker=str(worker))
 
@@ -286,7 +286,7 @@ def test_a_task_that_is_cancelled_before_the_act_has_begun_nothing(
     original = Queue.check
 
     def late(self: Queue, lease: Lease) -> None:
-        assert tasks.gate.wait(15)
+        assert tasks.gate.wait(PATIENCE)
         original(self, lease)
 
     monkeypatch.setattr(Queue, "check", late)

@@ -21,7 +21,7 @@ from django_leasequeue.worker.heartbeats import Heartbeats
 from django_leasequeue.worker.outage import Outage
 from django_leasequeue.worker.runner import acknowledge
 from tests.databases import on_all
-from tests.waiting import in_thread
+from tests.waiting import PATIENCE, in_thread
 
 VISIBILITY = 30.0
 
@@ -232,7 +232,7 @@ def running(heartbeats: Heartbeats) -> Iterator[Heartbeats]:
     ended = in_thread(heartbeats.run)
     yield heartbeats
     heartbeats.stop()
-    ended.result(5)
+    ended.result(PATIENCE)
 
 
 def test_calls_are_made_on_its_thread_and_answered_with_what_they_raise(

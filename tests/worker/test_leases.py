@@ -20,7 +20,7 @@ from django_leasequeue.worker.deliveries import Deliveries, Delivery
 from django_leasequeue.worker.heartbeats import Heartbeats
 from django_leasequeue.worker.outage import Outage
 from tests.databases import on_all
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE, wait_for
 
 from . import tasks
 from .conftest import Site
@@ -180,7 +180,7 @@ def hold_up(monkeypatch: pytest.MonkeyPatch, move: str) -> None:
     original = getattr(Queue, move)
 
     def late(self: Queue, *args: Any, **kwargs: Any) -> Any:
-        assert tasks.gate.wait(15), "the event loop stood still"
+        assert tasks.gate.wait(PATIENCE), "the event loop stood still"
         return original(self, *args, **kwargs)
 
     monkeypatch.setattr(Queue, move, late)

@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry
 from django_leasequeue import metrics, signals
 from django_leasequeue.overview.counting import COUNTED_MIN
 from tests.databases import on_all
-from tests.waiting import in_thread
+from tests.waiting import PATIENCE, in_thread
 
 from . import tasks
 from .conftest import Site
@@ -115,8 +115,8 @@ def test_a_scrape_of_its_own_thread_leaves_no_connection(
         connections.close_all()
         return left
 
-    assert in_thread(lambda: scrape(alone=True)).result(10) is False
-    assert in_thread(lambda: scrape(alone=False)).result(10) is True
+    assert in_thread(lambda: scrape(alone=True)).result(PATIENCE) is False
+    assert in_thread(lambda: scrape(alone=False)).result(PATIENCE) is True
 
 
 def test_who_asks_for_counters_alone_by_name_asks_no_database(

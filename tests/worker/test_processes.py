@@ -30,7 +30,7 @@ from django_leasequeue.worker.supervisor import (
     what_ended,
 )
 from tests.databases import on_all
-from tests.waiting import in_thread, wait_for
+from tests.waiting import PATIENCE, in_thread, wait_for
 
 from . import tasks
 from .conftest import Site, wait_until_said
@@ -41,7 +41,7 @@ WAIT_TO_BE_TOLD = "import os, sys; os.read(int(sys.argv[-1]), 1)"
 
 @contextmanager
 def supervised(
-    code: str, processes: int = 1, *, grace: float = 5.0, patience: float = 0.1, **options: Any
+    code: str, processes: int = 1, *, grace: float = PATIENCE, patience: float = 0.1, **options: Any
 ) -> Iterator[tuple[Supervisor, Future[int]]]:
     """Children that run *code* in place of a worker; told to leave at the end."""
     supervisor = Supervisor([*PYTHON, code], processes, grace=grace, patience=patience, **options)
@@ -51,7 +51,7 @@ def supervised(
     finally:
         supervisor.stop()
         supervisor.stop()
-        ended.result(10)
+        ended.result(PATIENCE)
 
 
 @on_all
@@ -64,9 +64,9 @@ def test_drained_by_two_processes_each_replaced_after_its_share(postgres: Site) 
         "--drain", "--processes", "2", "--max-tasks-per-child", "2", "--name", "w"
     )
 
-    assert supervisor.wait(30) == 0
+    assert supervisor.wait(PATIENCE) == 0
     assert postgres.kinds().count("acked") == 3
-    supervisor.reader.join(5)  # type: ignore[attr-defined]
+    supervisor.reader.join(PATIENCE)  # type: ignore[attr-defined]
     assert said(supervisor, r"ended child=w-[12] pid=\d+ to make way for another")
     for line in said(supervisor, "acked queue=work .*"):
         assert re.search(r"worker=w-[12]$", line)
@@ -77,12 +77,12 @@ def test_a_killed_child_is_replaced_and_none_outlives_its_supervisor(postgres: S
     """G62: with a name, what the child held comes back with its successor."""
     result = postgres.enqueue(tasks.sleep_long_at_first, 60)
     supervisor = postgres.start("--processes", "2", "--name", "w", "--grace", "0.1")
-    wait_for(lambda: len(said(supervisor, "started worker=w-[12]")) == 2, 30)
+    wait_for(lambda: len(said(supervisor, "started worker=w-[12]")) == 2)
     wait_for(lambda: "leased" in postgres.kinds())
 
     os.kill(pids(supervisor)[name_of_worker(postgres)], signal.SIGKILL)
 
-    wait_for(lambda: "acked" in postgres.kinds(), 30)
+    wait_for(lambda: "acked" in postgres.kinds())
     result.refresh()
     assert result.return_value == 2
     assert said(supervisor, "died: SIGKILL")
@@ -98,7 +98,7 @@ def test_a_signal_to_the_whole_group_is_one_stop_and_the_second_is_final(postgre
     """G62: as a terminal sends Ctrl-C to every process, and systemd its SIGTERM."""
     postgres.enqueue(tasks.sleep_at_first, 60)
     supervisor = postgres.start("--processes", "2", "--name", "w")
-    wait_for(lambda: len(said(supervisor, "started worker=w-[12]")) == 2, 30)
+    wait_for(lambda: len(said(supervisor, "started worker=w-[12]")) == 2)
     wait_until_said(supervisor, "asleep")
     everyone = [supervisor.pid, *pids(supervisor).values()]
 
@@ -109,8 +109,8 @@ def test_a_signal_to_the_whole_group_is_one_stop_and_the_second_is_final(postgre
     beats = postgres.kinds().count("heartbeat")
     wait_for(lambda: postgres.kinds().count("heartbeat") > beats)
     supervisor.send_signal(signal.SIGTERM)
-    assert supervisor.wait(30) == 1
-    supervisor.reader.join(5)  # type: ignore[attr-defined]
+    assert supervisor.wait(PATIENCE) == 1
+    supervisor.reader.join(PATIENCE)  # type: ignore[attr-defined]
     assert said(supervisor, "unfinished queue=work")
     assert not any(map(alive, everyone[1:]))
 
@@ -122,7 +122,7 @@ def test_all_children_that_die_at_once_are_given_up_loudly(
     monkeypatch.setattr("django_leasequeue.worker.outage.PAUSE_SECONDS_MIN", 0.001)
 
     with supervised("raise SystemExit(3)", 2) as (_, ended):
-        assert ended.result(10) == 1
+        assert ended.result(PATIENCE) == 1
 
     assert f"{DEATHS_MAX} times in a row: exit status 3" in caplog.text
     assert "giving up" in caplog.text
@@ -134,7 +134,7 @@ def test_a_child_that_dies_at_once_is_started_ever_later(monkeypatch: pytest.Mon
     begun = time.monotonic()
 
     with supervised("raise SystemExit(3)") as (_, ended):
-        ended.result(10)
+        ended.result(PATIENCE)
 
     assert time.monotonic() - begun > 0.005 * (2 + 4 + 8 + 16 + 32)
 
@@ -153,11 +153,11 @@ def test_a_child_that_wants_a_successor_gets_one_without_delay(
 
 def test_a_child_that_does_not_stop_is_killed(caplog: pytest.LogCaptureFixture) -> None:
     """G62"""
-    with supervised("import time; time.sleep(60)", grace=0.1) as (supervisor, ended):
+    with supervised("import time; time.sleep(600)", grace=0.1) as (supervisor, ended):
         wait_for(lambda: supervisor.children[0].process is not None)
         supervisor.stop()
 
-        assert ended.result(10) == 1
+        assert ended.result(PATIENCE) == 1
 
     assert "it didn't stop" in caplog.text
 
@@ -167,25 +167,25 @@ def test_children_that_stop_when_told_ended_well() -> None:
         wait_for(lambda: all(child.process for child in supervisor.children))
         supervisor.stop()
 
-        assert ended.result(10) == 0
+        assert ended.result(PATIENCE) == 0
 
 
 def test_a_second_stop_is_passed_on_and_ends_the_grace(caplog: pytest.LogCaptureFixture) -> None:
     """G62"""
     caplog.set_level("INFO", "django_leasequeue")
     leaves_when_told_twice = f"{WAIT_TO_BE_TOLD}; os.read(int(sys.argv[-1]), 1); sys.exit(7)"
-    with supervised(leaves_when_told_twice, grace=60.0, patience=10.0) as (supervisor, ended):
+    with supervised(leaves_when_told_twice, grace=600.0, patience=PATIENCE) as (supervisor, ended):
         wait_for(lambda: supervisor.children[0].process is not None)
         supervisor.stop()
         supervisor.stop()
-        assert ended.result(20) == 1
+        assert ended.result(PATIENCE) == 1
     assert "exit status 7" in caplog.text
 
-    with supervised("import time; time.sleep(60)", grace=60.0) as (supervisor, ended):
+    with supervised("import time; time.sleep(600)", grace=600.0) as (supervisor, ended):
         wait_for(lambda: supervisor.children[0].process is not None)
         supervisor.stop()
         supervisor.stop()
-        assert ended.result(20) == 1
+        assert ended.result(PATIENCE) == 1
     assert "SIGKILL" in caplog.text
 
 
@@ -198,7 +198,7 @@ def test_a_stop_ends_the_wait_for_a_successor(
         wait_for(lambda: "died" in caplog.text)
         supervisor.stop()
 
-        assert ended.result(10) == 0
+        assert ended.result(PATIENCE) == 0
 
 
 @pytest.mark.parametrize(("fails_at_first", "status"), [(False, 0), (True, 1)])
@@ -215,7 +215,7 @@ def test_who_dies_before_the_queues_are_drained_is_replaced_and_told_by_the_stat
 
     code = f"import os; os.path.exists({str(mark)!r}) and (os.unlink({str(mark)!r}), os._exit(3))"
     with supervised(code, drain=True) as (_, ended):
-        assert ended.result(10) == status
+        assert ended.result(PATIENCE) == status
 
     assert len(starts) == 1 + fails_at_first
 

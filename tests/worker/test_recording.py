@@ -16,7 +16,7 @@ from django_leasequeue.queue import Queue
 from django_leasequeue.worker import finisher
 from django_leasequeue.worker.finisher import recorded_already
 from tests.databases import on_all
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE, wait_for
 
 from . import tasks
 from .conftest import Site, receiving
@@ -94,7 +94,7 @@ def test_an_outcome_that_waits_for_the_database_costs_no_processor_time(
         call = {"args": ["no"], "kwargs": {}}
         postgres.queue.enqueue(call, path="tests.worker.tasks.fail", visibility=3, max_attempts=1)
         with postgres.worker() as worker:
-            assert away.wait(10)
+            assert away.wait(PATIENCE)
             (delivery,) = worker.deliveries.in_hand()
             wait_for(lambda: delivery.beat_at < time.monotonic())
             before = time.process_time()

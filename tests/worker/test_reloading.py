@@ -11,7 +11,7 @@ import pytest
 from django_leasequeue.compat import task_backends
 from django_leasequeue.worker import Worker, reloading
 from tests.databases import on_all
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE, wait_for
 
 from . import tasks
 from .conftest import Site, wait_until_said
@@ -65,12 +65,12 @@ def test_changed_code_is_taken_up_when_the_running_task_has_ended(
 
     code.edit(worker, "2", "code 2")
 
-    wait_for(lambda: starts(worker) >= 2, 30)
+    wait_for(lambda: starts(worker) >= 2)
     postgres.enqueue(tasks.add, 1, 1)
     wait_for(lambda: postgres.kinds().count("acked") == 2)
     assert "lapsed" not in postgres.kinds()
     worker.terminate()
-    assert worker.wait(30) == 0
+    assert worker.wait(PATIENCE) == 0
 
 
 def test_code_that_does_not_start_leaves_the_old_code_at_work(postgres: Site, code: Code) -> None:
@@ -82,7 +82,7 @@ def test_code_that_does_not_start_leaves_the_old_code_at_work(postgres: Site, co
     postgres.enqueue(tasks.add, 1, 1)
     wait_for(lambda: "acked" in postgres.kinds())
     code.edit(worker, "3", "code 3")
-    wait_for(lambda: starts(worker) >= 2, 30)
+    wait_for(lambda: starts(worker) >= 2)
 
 
 def test_no_reload_leaves_it_running(postgres: Site, code: Code) -> None:

@@ -21,7 +21,7 @@ import pytest
 
 from django_leasequeue.worker.shutdown import Notes, leave, stop_on_signals, take
 from django_leasequeue.worker.supervisor import Supervisor
-from tests.waiting import in_thread, wait_for
+from tests.waiting import PATIENCE, in_thread, wait_for
 
 # A child that ends when its line says so.
 CHILD = [sys.executable, "-c", "import os, sys; os.read(int(sys.argv[3]), 1)"]
@@ -47,7 +47,7 @@ def signal_beside_a_wait(signum: int, rescue: Callable[[], None]) -> Iterator[No
         assert not late.finished.is_set(), "the signal was met by chance only"
     finally:
         late.cancel()
-        sent.result(5)
+        sent.result(PATIENCE)
 
 
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])

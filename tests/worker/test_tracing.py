@@ -20,6 +20,7 @@ from django_leasequeue.queue import Queue
 from django_leasequeue.signals import attempt_ended, task_dead, task_retried
 from django_leasequeue.testing import run_tasks
 from tests.databases import on_all
+from tests.waiting import PATIENCE
 
 from . import tasks
 from .conftest import ROOT, Site
@@ -270,7 +271,7 @@ def test_the_trace_goes_on_in_another_process(postgres: Site, spans: Spans) -> N
     """G70"""
     postgres.enqueue(tasks.tell_the_trace)
     process: Any = postgres.start("--drain", FURTHER_APPS="tests.worker.traced.Traced")
-    assert process.wait(30) == 0, "".join(process.lines)
+    assert process.wait(PATIENCE) == 0, "".join(process.lines)
 
     send = spans.one("send work")
     [acked] = TaskTransition.objects.filter(kind="acked")

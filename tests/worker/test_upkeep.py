@@ -15,7 +15,7 @@ from django_leasequeue.retention import Walk
 from django_leasequeue.transitions import Kind
 from django_leasequeue.worker import upkeep
 from tests.databases import on_all
-from tests.waiting import in_thread, wait_for
+from tests.waiting import PATIENCE, in_thread, wait_for
 
 from . import tasks
 from .conftest import Site
@@ -95,7 +95,7 @@ def test_a_worker_that_ends_says_which_refusals_it_could_not_count(
     keeper.stop()
     monkeypatch.setattr(keeper.store, "tally", broken)
 
-    in_thread(keeper.run).result(20)
+    in_thread(keeper.run).result(PATIENCE)
 
     assert "refusals that were not counted: permission denied" in caplog.text
 

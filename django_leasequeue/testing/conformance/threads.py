@@ -6,11 +6,15 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from django.db import connections
 
 T = TypeVar("T")
+
+# Seconds for what comes at once, on a machine that may have much else to do: who waits in vain
+# for that long has failed.
+PATIENCE: Final = 45.0
 
 
 def in_thread(work: Callable[[], T]) -> Future[T]:
@@ -31,7 +35,7 @@ def in_thread(work: Callable[[], T]) -> Future[T]:
     return future
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = 30.0) -> None:
+def wait_for(condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
     """Return when *condition* has come true.
 
     Raises:

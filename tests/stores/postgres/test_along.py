@@ -20,7 +20,7 @@ from django_leasequeue.records import NewTask
 from django_leasequeue.stores.postgres import statements
 from django_leasequeue.stores.postgres.statements import PREPARED_FROM, PairCursor
 from django_leasequeue.wakeups import Wake
-from tests.waiting import in_thread, wait_for
+from tests.waiting import PATIENCE, in_thread, wait_for
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -116,7 +116,7 @@ def test_a_duplicate_of_what_is_about_to_be_stored_waits_for_it(queue: Queue) ->
         with transaction.atomic():
             queue.enqueue("x", dedupe_key="k")
             inside.set()
-            assert blocked.wait(10)
+            assert blocked.wait(PATIENCE)
 
     def watch() -> None:
         wait_for(somebody_waits_for_a_lock)
@@ -125,10 +125,10 @@ def test_a_duplicate_of_what_is_about_to_be_stored_waits_for_it(queue: Queue) ->
     with connection.cursor() as cursor:
         cursor.execute("SET default_transaction_isolation = 'repeatable read'")
     first = in_thread(other)
-    assert inside.wait(10)
+    assert inside.wait(PATIENCE)
     watcher = in_thread(watch)
     assert queue.enqueue("x", dedupe_key="k").duplicate
-    first.result(10), watcher.result(10)
+    first.result(PATIENCE), watcher.result(PATIENCE)
 
 
 def somebody_waits_for_a_lock() -> bool:

@@ -19,7 +19,7 @@ from django_leasequeue.stores import postgres
 from django_leasequeue.stores.base import BATCH, Finish
 from django_leasequeue.stores.postgres import PRUNE_EVERY, PostgresStore, heads
 from tests.builders import a_task
-from tests.waiting import in_thread
+from tests.waiting import PATIENCE, in_thread
 
 from .conftest import HandClock, kinds
 
@@ -211,7 +211,7 @@ def test_a_locked_task_is_stepped_over(store: PostgresStore, tenants: str, begun
 
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SELECT FROM leasequeue_task WHERE task_id ~ '1|3' FOR UPDATE")
-        others = in_thread(lambda: claim(store, 9)).result(timeout=10)
+        others = in_thread(lambda: claim(store, 9)).result(PATIENCE)
 
     assert others == [f"{tenant}{number}" for number in (2, 4) for tenant in tenants]
 
@@ -223,7 +223,7 @@ def test_a_locked_due_task_is_stepped_over(store: PostgresStore, clock: HandCloc
 
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SELECT 1 FROM leasequeue_task WHERE task_id = 'a' FOR UPDATE")
-        assert in_thread(lambda: claim(store, 5)).result(timeout=10) == ["b"]
+        assert in_thread(lambda: claim(store, 5)).result(PATIENCE) == ["b"]
 
     assert claim(store) == ["a"]
 
@@ -234,7 +234,7 @@ def test_claims_in_flight_serve_different_tenants(store: PostgresStore) -> None:
 
     with transaction.atomic():
         assert claim(store, 2) == ["c0", "d0"]
-        assert in_thread(lambda: claim(store, 2)).result(timeout=10) == ["e0", "f0"]
+        assert in_thread(lambda: claim(store, 2)).result(PATIENCE) == ["e0", "f0"]
 
 
 def test_old_places_are_forgotten(store: PostgresStore) -> None:

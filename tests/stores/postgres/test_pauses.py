@@ -8,7 +8,7 @@ from django.db import DatabaseError, connection, transaction
 from django_leasequeue.stores import pauses
 from django_leasequeue.stores.postgres import PostgresStore
 from tests.builders import a_task
-from tests.waiting import answered, blocked
+from tests.waiting import PATIENCE, answered, blocked
 
 
 def pause(store: PostgresStore) -> bool:
@@ -31,7 +31,7 @@ def test_a_pause_waits_for_the_claims_in_flight(store: PostgresStore, tenants: l
         assert store.claim("q", worker="w", limit=1)
         late = blocked(lambda: pause(store))
 
-    assert late.result(timeout=10) is True
+    assert late.result(PATIENCE) is True
     assert store.claim("q", worker="w", limit=9) == []
 
 
@@ -43,7 +43,7 @@ def test_a_claim_that_waited_behind_a_pause_leases_nothing(store: PostgresStore)
         pause(store)
         late = blocked(lambda: store.claim("q", worker="w", limit=1))
 
-    assert late.result(timeout=10) == []
+    assert late.result(PATIENCE) == []
 
 
 def test_a_claim_that_waited_behind_a_resumption_leases(store: PostgresStore) -> None:
@@ -54,7 +54,7 @@ def test_a_claim_that_waited_behind_a_resumption_leases(store: PostgresStore) ->
         resume(store)
         late = blocked(lambda: store.claim("q", worker="w", limit=1))
 
-    assert [lease.id for lease in late.result(timeout=10)] == ["a"]
+    assert [lease.id for lease in late.result(PATIENCE)] == ["a"]
 
 
 def test_who_vanishes_in_the_middle_of_a_pause_holds_up_the_claims_for_no_longer_than_that(

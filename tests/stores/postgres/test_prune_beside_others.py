@@ -11,7 +11,7 @@ from django_leasequeue.retention import Walk
 from django_leasequeue.stores.base import Finish
 from django_leasequeue.stores.postgres import PostgresStore
 from django_leasequeue.transitions import FORGETTABLE
-from tests.waiting import blocked_sessions, in_thread, wait_for
+from tests.waiting import PATIENCE, blocked_sessions, in_thread, wait_for
 
 from .conftest import HandClock, a_lease, kinds
 
@@ -25,7 +25,7 @@ def test_one_prunes_at_a_time(store: PostgresStore, clock: HandClock) -> None:
     with transaction.atomic():
         walk, other = Walk(store, ALL), Walk(store, ALL)
         walk.step()
-        assert in_thread(other.step).result(10) == (0, False)
+        assert in_thread(other.step).result(PATIENCE) == (0, False)
         assert other.busy
 
     assert kinds() == []
@@ -43,16 +43,16 @@ def test_what_is_committed_behind_a_walk_is_found_by_the_next_one(
         with transaction.atomic():
             store.complete([Finish(lease=lease, result="1")])
             written.set()
-            assert pruned.wait(10)
+            assert pruned.wait(PATIENCE)
 
     finishing = in_thread(finish_slowly)
-    assert written.wait(10)
+    assert written.wait(PATIENCE)
     store.complete([Finish(lease=a_lease(store, "b"), result="1")])
     clock.set(1)
     walk = Walk(store, ALL)
     assert walk.step()[0] == 3  # none of what isn't committed, and it waits for nobody
     pruned.set()
-    finishing.result(10)
+    finishing.result(PATIENCE)
     assert walk.step()[0] == 0
 
     assert Walk(store, ALL).step()[0] == 3
@@ -70,5 +70,5 @@ def test_nothing_is_erased_of_what_is_being_pruned(store: PostgresStore, clock: 
         erasing = in_thread(lambda: store.erase("q", lease.life, by=None, reason=None))
         wait_for(lambda: blocked_sessions("default") == 1)
 
-    assert erasing.result(10) is False
+    assert erasing.result(PATIENCE) is False
     assert kinds() == []

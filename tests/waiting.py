@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Final, TypeVar
@@ -11,7 +12,7 @@ from django.db import connections
 
 from django_leasequeue.testing.conformance.threads import PATIENCE, in_thread, wait_for
 
-__all__ = ["PATIENCE", "answered", "blocked", "blocked_sessions", "in_thread", "wait_for"]
+__all__ = ["PATIENCE", "answered", "blocked", "blocked_sessions", "idles", "in_thread", "wait_for"]
 
 T = TypeVar("T")
 
@@ -49,6 +50,17 @@ def blocked(work: Callable[[], T], using: str = "default") -> Future[T]:
     wait_for(lambda: blocked_sessions(using) > 0 or future.done())
     assert not future.done(), f"it should have waited, but answered {future.result()}"
     return future
+
+
+def idles() -> bool:
+    """Whether this process has half a second in which it uses next to no processor time."""
+
+    def spent() -> float:
+        before = time.process_time()
+        time.sleep(0.5)
+        return time.process_time() - before
+
+    return any(spent() < 0.1 for _ in range(5))
 
 
 def answered(work: Callable[[], T]) -> T:

@@ -23,7 +23,7 @@ def test_tasks_that_never_let_go_of_the_interpreter_are_renewed_all_the_same(sit
 
 def test_an_async_task_that_blocks_its_loop_is_renewed_all_the_same(site: Site) -> None:
     """G39"""
-    result = site.enqueue(tasks.block_the_loop, 2.5)
+    result = site.enqueue(tasks.block_the_loop, 4 / 3 * tasks.RENEWED)
 
     site.drain()
 

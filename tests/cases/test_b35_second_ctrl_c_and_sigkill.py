@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from typing import Any
 
 import pytest
@@ -25,22 +24,20 @@ pytestmark = on_all
 def test_the_first_signal_lets_a_task_run_renewed_and_the_second_is_final(postgres: Site) -> None:
     """G40"""
     result = postgres.enqueue(tasks.sleep_at_first, 60)
-    process = running(postgres)
+    process = running(postgres, "--grace", "600")
 
     process.send_signal(signal.SIGINT)
     wait_until_said(process, "stopping")
     postgres.enqueue(tasks.add, 1, 1)
     beats = postgres.kinds().count("heartbeat")
-    # Longer than the visibility of 1.5 seconds, which is renewed every half second.
+    # Longer than the visibility, a third of which is between two of them.
     wait_for(lambda: postgres.kinds().count("heartbeat") >= beats + 4)
     assert process.poll() is None
     assert "lapsed" not in postgres.kinds()
     assert postgres.kinds().count("leased") == 1, "nothing new is claimed"
 
     process.send_signal(signal.SIGINT)
-    told = time.monotonic()
     assert process.wait(PATIENCE) != 0
-    assert time.monotonic() - told < 3
     assert_done_elsewhere(postgres, result)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -41,7 +40,7 @@ def test_four_workers_over_two_sessions_do_each_task_once(postgres: Site, proxy:
         wait_until_said(crew[-1], WARNING)  # one by one: a busy machine starts four slowly
     # The tasks are enqueued by a task, and that is through the proxy, too.
     postgres.enqueue(tasks.enqueue_many, TASKS)
-    postgres.enqueue(tasks.take_long, 2)
+    postgres.enqueue(tasks.take_long, 4 / 3 * tasks.RENEWED)
 
     wait_for(lambda: postgres.kinds().count("acked") == TASKS + 2, 120)
 
@@ -66,15 +65,13 @@ def test_a_direct_connection_to_listen_on_brings_prompt_wake_ups(
 ) -> None:
     """G47"""
     direct = os.environ["DATABASE_URL"]
-    worker: Any = postgres.start("--poll-interval", "60", DATABASE_URL=proxy, LISTEN_URL=direct)
+    worker: Any = postgres.start("--poll-interval", "300", DATABASE_URL=proxy, LISTEN_URL=direct)
     wait_until_said(worker, "started")
     wait_for(somebody_listens)
 
     for number in range(3):
-        sent = time.monotonic()
         postgres.enqueue(tasks.add, number, 0)
         wait_for(lambda count=number + 1: postgres.kinds().count("acked") == count)  # type: ignore[misc]
-        assert time.monotonic() - sent < 5
 
     assert not any(WARNING in line for line in worker.lines)
 

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -155,6 +156,12 @@ def receiving(signal: Signal, receiver: Callable[..., None]) -> Iterator[None]:
         yield
     finally:
         signal.disconnect(receiver)
+
+
+@pytest.fixture
+def standing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process's clock stands still: a busy machine takes its time between two steps."""
+    monkeypatch.setattr(time, "monotonic", lambda: 1000.0)
 
 
 @pytest.fixture(params=ALIASES, ids=IDS)

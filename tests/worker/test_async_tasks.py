@@ -101,7 +101,7 @@ def test_one_that_takes_too_long_is_cancelled_with_what_it_started_and_no_other(
     patient.refresh()
     assert slow.status == TaskResultStatus.FAILED
     assert "TaskTimeout" in slow.errors[0].exception_class_path
-    assert patient.return_value == "[] then mine ended well"
+    assert patient.return_value == "mine ended well"
 
 
 @pytest.mark.parametrize(
@@ -162,8 +162,9 @@ def test_one_that_has_no_place_is_not_claimed_again_and_again(postgres: Site) ->
     with postgres.worker(async_tasks=1):
         wait_for(lambda: bool(tasks.runs))
         postgres.enqueue(tasks.note_one_delivery)
+        began = time.monotonic()
         time.sleep(1.5)  # nothing to wait for: it is about what doesn't happen
-        assert postgres.kinds().count("released") <= 4
+        assert postgres.kinds().count("released") <= 2 + 2 * (time.monotonic() - began)
         tasks.gate.set()
         wait_for(lambda: "once" in tasks.runs)
 

@@ -130,7 +130,7 @@ def test_the_writes_of_a_worker_that_lost_its_task_are_not_there(
 
 def test_an_atomic_task_longer_than_its_lease_is_renewed(server: Site) -> None:
     """G39: On SQLite no heartbeat gets through: an atomic body must end within its lease there."""
-    result = server.enqueue(tasks.found_slowly, "a", 2)
+    result = server.enqueue(tasks.found_slowly, "a", 4 / 3 * tasks.RENEWED)
 
     server.drain()
 

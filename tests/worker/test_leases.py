@@ -30,7 +30,7 @@ pytestmark = on_all
 
 def test_a_task_longer_than_its_lease_is_renewed_and_runs_once(site: Site) -> None:
     """G39: Four thirds of the visibility: without heartbeats a second attempt would begin."""
-    result = site.enqueue(tasks.take_long, 2)
+    result = site.enqueue(tasks.take_long, 4 / 3 * tasks.RENEWED)
 
     site.drain()
 

@@ -60,7 +60,7 @@ def test_changed_code_is_taken_up_when_the_running_task_has_ended(
 ) -> None:
     """G48"""
     worker = code.start(postgres)
-    postgres.enqueue(tasks.take_long, 3)
+    postgres.enqueue(tasks.take_long, 4 / 3 * tasks.RENEWED)
     wait_for(lambda: "leased" in postgres.kinds())
 
     code.edit(worker, "2", "code 2")

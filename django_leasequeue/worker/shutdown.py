@@ -67,16 +67,29 @@ class Notes:
 def stop_on_signals(stop: Callable[[], None]) -> Iterator[None]:
     """Call *stop* on each SIGTERM and SIGINT; outside the main thread signals are others' matter.
 
+    SIGHUP is a first one, and never a second: a terminal that closes sends it, and so does its
+    shell. Where it is to be ignored (nohup), it is.
+
     *stop* may run between any two steps of the main thread: it may take no lock and raise nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
-    def handle(*_: Any) -> None:
+    first = [True]  # taken out by who comes first: pop() needs no lock
+
+    def handle(signum: int, _: Any) -> None:
+        try:
+            first.pop()
+        except IndexError:
+            if signum == signal.SIGHUP:
+                return
         stop()
 
-    former = {signum: signal.signal(signum, handle) for signum in (signal.SIGTERM, signal.SIGINT)}
+    asking = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        asking.remove(signal.SIGHUP)
+    former = {signum: signal.signal(signum, handle) for signum in asking}
     try:
         yield
     finally:

@@ -28,7 +28,8 @@ from .outage import pause
 from .shutdown import take
 
 AGAIN: Final = 75  # the exit status of a child that makes way for another
-CLEAN: Final = {0, AGAIN, -signal.SIGTERM, -signal.SIGINT}  # a signal kills who has not begun yet
+# A signal kills who has not begun yet.
+CLEAN: Final = {0, AGAIN, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP}
 SETTLED_SECONDS: Final = 10.0  # a child that ends before that counts as dead at once
 DEATHS_MAX: Final = 6  # at once and in a row, of every child: then there is no point in going on
 PAUSE_SECONDS_MAX: Final = 30.0

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from tests.admin.desk import both_databases, desk, emails, log, make_desk, tasks
-from tests.worker.conftest import fresh_tasks, postgres, site
+from tests.worker.conftest import fresh_tasks, no_nohup, postgres, site
 
 __all__ = [
     "both_databases",
@@ -10,6 +10,7 @@ __all__ = [
     "fresh_tasks",
     "log",
     "make_desk",
+    "no_nohup",
     "postgres",
     "site",
     "tasks",

@@ -61,8 +61,10 @@ def test_the_task_is_acked_or_ready_as_if_nobody_had_claimed_it(site: Site, sign
             site.queue.cancel(result.id)
 
 
-@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
-def test_an_idle_worker_leaves_at_once_and_in_peace(postgres: Site, signum: int) -> None:
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_an_idle_worker_leaves_at_once_and_in_peace(
+    postgres: Site, no_nohup: None, signum: int
+) -> None:
     """G40"""
     process: Any = postgres.start()
     wait_until_said(process, "started")

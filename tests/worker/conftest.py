@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -162,6 +163,14 @@ def receiving(signal: Signal, receiver: Callable[..., None]) -> Iterator[None]:
 def standing(monkeypatch: pytest.MonkeyPatch) -> None:
     """The process's clock stands still: a busy machine takes its time between two steps."""
     monkeypatch.setattr(time, "monotonic", lambda: 1000.0)
+
+
+@pytest.fixture
+def no_nohup() -> Iterator[None]:
+    """Whoever runs the tests may ignore SIGHUP."""
+    former = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, former)
 
 
 @pytest.fixture(params=ALIASES, ids=IDS)

@@ -39,7 +39,7 @@ def signal_beside_a_wait(signum: int, rescue: Callable[[], None]) -> Iterator[No
         wait_for(waits)
         signal.pthread_kill(threading.get_ident(), signum)
 
-    late = threading.Timer(20, rescue)
+    late = threading.Timer(PATIENCE, rescue)
     late.start()
     sent = in_thread(send)
     try:
@@ -48,6 +48,39 @@ def signal_beside_a_wait(signum: int, rescue: Callable[[], None]) -> Iterator[No
     finally:
         late.cancel()
         sent.result(PATIENCE)
+
+
+@pytest.mark.parametrize(
+    ("signals", "stops"),
+    [
+        ([signal.SIGHUP, signal.SIGHUP], 1),
+        ([signal.SIGINT, signal.SIGHUP], 1),
+        ([signal.SIGHUP, signal.SIGTERM], 2),
+        ([signal.SIGTERM, signal.SIGTERM], 2),
+    ],
+)
+def test_a_terminal_that_closes_asks_for_a_stop_and_never_for_a_second_one(
+    no_nohup: None, signals: list[int], stops: int
+) -> None:
+    """G40: itself and its shell send the signal, each to everybody."""
+    told: list[bool] = []
+
+    with stop_on_signals(lambda: told.append(True)):
+        for signum in signals:
+            signal.raise_signal(signum)
+
+    assert len(told) == stops
+    assert signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
+
+
+def test_who_is_to_ignore_the_terminal_goes_on_ignoring_it(no_nohup: None) -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    told: list[bool] = []
+
+    with stop_on_signals(lambda: told.append(True)):
+        signal.raise_signal(signal.SIGHUP)
+
+    assert told == []
 
 
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])

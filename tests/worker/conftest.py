@@ -89,6 +89,9 @@ class Site:
             wait_for(worker.stopping.is_set)
             tasks.gate.set()
             assert ended.result(PATIENCE) is not None
+            for thread in worker.crew.threads:  # for which the worker waits only for a moment
+                thread.join(PATIENCE)
+                assert not thread.is_alive()
 
     def start(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
         """A worker as a process. Its log goes to ``process.lines``."""

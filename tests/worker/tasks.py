@@ -415,7 +415,7 @@ def compute(seconds: float) -> int:
     return current_lease().attempt
 
 
-@task(visibility=RENEWED)
+@task()
 def take_a_moment() -> int:
     time.sleep(0.9)
     return current_lease().attempt

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from inspect import iscoroutinefunction
+from itertools import count
 from math import inf
 from typing import Any, Final
 
@@ -46,13 +47,13 @@ from .tasks import (
     Arguments,
     LeaseTask,
     Refusals,
-    arguments_of,
+    arguments,
     check_importable,
     find,
-    is_flat,
     json_value,
     lease_task,
     lost,
+    payloads_of,
     unvalidated,
     values,
 )
@@ -124,7 +125,8 @@ class LeaseTaskBackend(BaseTaskBackend):
         self, task: Task[..., Any], calls: Iterable[Arguments]
     ) -> Sequence[TaskResult[Any, Any]]:
         """Enqueue *task* once for each of *calls*; see LeaseTask."""
-        each: list[Any] = list(arguments_of(calls))
+        with Refusals():
+            each: list[Any] = list(map(arguments, count(), validation.items("calls", calls)))
         return [self.enqueue(task, args, kwargs) for args, kwargs in each]
 
     def check_limits(self, task: LeaseTask[..., Any]) -> None:
@@ -203,19 +205,14 @@ class LeaseQueueBackend(LeaseTaskBackend):
     ) -> Sequence[TaskResult[Any, Any]]:
         """Store many, all or none; see LeaseTask."""
         known = self.look_at(task)
-        given = list(arguments_of(calls))
-        payloads: Iterable[dict[str, Any]] = (
-            {"args": json_value(args), "kwargs": json_value(kwargs)} for args, kwargs in given
-        )
+        with Refusals():
+            payloads = payloads_of(validation.items("calls", calls))
         queue = known.queue
         if known.like.dedupe_key is not None:  # the first holds it, the others are its duplicates
             new, each = how(known.task), list(payloads)
             with Refusals(NOT_JSON):
                 held = queue.enqueue_many(NewTask(payload=payload, **new) for payload in each)
             return [self.told(known.task, *one) for one in zip(held, each, strict=True)]
-        if not all(is_flat(args) and is_flat(kwargs) for args, kwargs in given):
-            # A class of the site's own may ask the database, which is busy later.
-            payloads = list(payloads)
         with Refusals(NOT_JSON):
             parts = list(queue.enqueue_alike(known.like, payloads))
         results = QueuedResults(known.task, parts, self.alias)
@@ -244,7 +241,8 @@ class LeaseQueueBackend(LeaseTaskBackend):
         if stored.duplicate:
             return self.get_result(str(stored.life))
         result = queued_result(task, stored, call, self.alias)
-        self.tell(result)
+        if heard(task_enqueued, logging.DEBUG):
+            self.tell(result)
         return result
 
     def tell(self, result: TaskResult[Any, Any]) -> None:

@@ -7,11 +7,11 @@ the additional arguments on, so ``@task`` from here is the one that works everyw
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from functools import cache
-from itertools import count
+from itertools import chain, count
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -28,7 +28,6 @@ from asgiref.sync import sync_to_async
 from django.apps import apps
 from django.utils.module_loading import import_string
 
-from . import validation
 from .compat import GenericTask, InvalidTask, P, R, Task
 from .conf import Options
 from .errors import InvalidTaskError, TaskNotAllowedError, TaskNotFoundError
@@ -145,14 +144,6 @@ class LeaseTask(GenericTask[P, R]):
         # Functions are the code's, so that a backoff need not be importable.
         state = {name: value for name, value in values(self).items() if not callable(value)}
         return (restored, (self.module_path, state))
-
-
-def arguments_of(
-    calls: Iterable[Arguments],
-) -> Iterator[tuple[Sequence[Any], Mapping[str, Any]]]:
-    """See arguments()."""
-    with Refusals():
-        return map(arguments, count(), validation.items("calls", calls))
 
 
 def arguments(index: int, call: Arguments) -> tuple[Sequence[Any], Mapping[str, Any]]:
@@ -342,6 +333,27 @@ def is_flat(value: Any) -> bool:
     if type(value) is dict:
         return PLAIN.issuperset(map(type, value)) and PLAIN.issuperset(map(type, value.values()))
     return type(value) in (list, tuple) and PLAIN.issuperset(map(type, value))
+
+
+def are_flat(calls: Sequence[Any]) -> bool:
+    """Whether all of *calls* are flat, and either positional or named: asked of all in one go."""
+    kinds = set(map(type, calls))
+    if not (kinds <= {list, tuple} or kinds == {dict}):
+        return False
+    named = map(dict.values, calls) if kinds == {dict} else ()
+    return PLAIN.issuperset(map(type, chain.from_iterable(chain(calls, named))))
+
+
+def payloads_of(calls: Iterable[Arguments]) -> Iterable[dict[str, Any]]:
+    """What is stored of each of *calls*, made when it is wanted, while others are being stored.
+
+    But where a class of the site's own may ask the database, which is busy then, at once.
+    """
+    each = list(calls)
+    given = map(arguments, count(), each)
+    if are_flat(each):
+        return ({"args": args, "kwargs": kwargs} for args, kwargs in given)
+    return [{"args": json_value(args), "kwargs": json_value(kwargs)} for args, kwargs in given]
 
 
 def json_value(value: Any, depth: int = 0) -> Any:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -32,6 +32,7 @@ PARAMETER: Final = re.compile(r"%\((\w+)\)s")
 PART: Final = re.compile(r"^-- part: (\w+)$", re.MULTILINE)  # stands for sql/parts/*.sql
 PREPARED_FROM: Final = 3  # uses on one connection: it pays where more are to come
 BINARY: Final = psycopg.pq.Format.BINARY
+FATAL: Final = psycopg.pq.ExecStatus.FATAL_ERROR
 TEXT_OID: Final = psycopg.adapters.types["text"].oid
 UUID_OID: Final = psycopg.adapters.types["uuid"].oid
 
@@ -299,7 +300,7 @@ class Cursor:
         return self.checked(result)
 
     def checked(self, result: Any) -> Any:
-        if result.status == psycopg.pq.ExecStatus.FATAL_ERROR:
+        if result.status == FATAL:
             raise error_from_result(result, encoding=self.raw.info.encoding)
         return result
 
@@ -320,44 +321,43 @@ class PairCursor(Cursor):
         self.second = second
         self.told = told
         self.followed = False
-        self.rows: list[tuple[Any, ...]] | None = None
+        self.rows: list[tuple[Any, ...]] = []
 
     def execute(self, text: str, given: Given) -> None:
         values = self.encoded(given)
         told = Cursor(self.connection, self.second).encoded(self.told)
+        answers: list[Any] = []
         with self.raw.lock:
             try:
                 self.raw.pgconn.enter_pipeline_mode()
                 self.send_prepared(self.wanted, values)
                 self.send_prepared(self.second, told)
                 self.raw.wait(generators.send(self.raw.pgconn))
-                own = self.next_result()
-                followed = self.followed_by(own)
-            except BaseException:
+                self.raw.wait(both(self.raw.pgconn, answers))
+                self.raw.pgconn.exit_pipeline_mode()
+            except BaseException as error:
+                self.keep_rows(answers)
                 self.drop()
-                raise
+                if not (answers and isinstance(error, psycopg.Error)):
+                    raise
+            else:
+                self.keep_rows(answers)
+                self.followed = answers[1].status != FATAL
             try:
-                self.pgresult = self.checked(own)
-                self.followed = followed
+                self.checked(answers[0])
             except InvalidSqlStatementName:
                 kept_of(self.raw).lasts = False
                 self.run_once(values)
+                self.rows = super().fetchall()
 
-    def followed_by(self, own: Any) -> bool:
-        """Whether the second statement ran, too; what our *own* one did stands whatever it says."""
-        if own.status != psycopg.pq.ExecStatus.FATAL_ERROR:
-            self.pgresult = own
+    def keep_rows(self, answers: Sequence[Any]) -> None:
+        """What our own statement did stands whatever became of the second one."""
+        if answers and answers[0].status != FATAL:
+            self.pgresult = answers[0]
             self.rows = super().fetchall()
-        try:
-            second = self.next_result()
-            self.raw.pgconn.exit_pipeline_mode()
-        except psycopg.Error:
-            self.drop()
-            return False
-        return bool(second.status != psycopg.pq.ExecStatus.FATAL_ERROR)
 
     def fetchall(self) -> list[tuple[Any, ...]]:
-        return super().fetchall() if self.rows is None else self.rows
+        return self.rows
 
     def drop(self) -> None:
         """Close the connection, in the driver's pool, too.
@@ -371,14 +371,24 @@ class PairCursor(Cursor):
         self.raw.pgconn.send_query_prepared(wanted.prepared_as, values, result_format=BINARY)
         self.raw.pgconn.pipeline_sync()
 
-    def next_result(self) -> Any:
-        """What a statement answered, or why it couldn't be committed."""
-        [result] = self.raw.wait(generators.fetch_many(self.raw.pgconn))
-        [end] = self.raw.wait(generators.fetch_many(self.raw.pgconn))
-        if end.status == psycopg.pq.ExecStatus.FATAL_ERROR:
-            self.raw.wait(generators.fetch_many(self.raw.pgconn))
-            return end
-        return result
+
+def both(pgconn: Any, answers: list[Any]) -> Generator[Any, Any, None]:
+    """Wait for two statements, each up to its sync, and put what they say last into *answers*.
+
+    Where there is more than one thing, that is why the work couldn't be committed.
+    """
+    for _ in range(2):
+        said = None
+        # A statement's answers end with nothing; nothing once more is a lost connection.
+        while answer := (yield from generators.fetch(pgconn)) or (
+            yield from generators.fetch(pgconn)
+        ):
+            if answer.status == psycopg.pq.ExecStatus.PIPELINE_SYNC:
+                break
+            said = answer
+        if said is None:
+            raise psycopg.OperationalError("the connection is lost")
+        answers.append(said)
 
 
 class AheadCursor(Cursor):

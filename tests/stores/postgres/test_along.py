@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, nullcontext
@@ -213,15 +212,15 @@ def test_what_is_stored_stays_so_where_the_look_s_answer_is_lost(
     queue: Queue, monkeypatch: pytest.MonkeyPatch, asleep: psycopg.Connection[Any]
 ) -> None:
     """The database has confirmed it: whoever tried again would have two. Who sleeps is told."""
-    next_result, calls = PairCursor.next_result, itertools.count()
+    both = statements.both
 
-    def cut(cursor: PairCursor) -> Any:
-        if next(calls) == 1:
-            raise psycopg.OperationalError("the connection is gone")
-        return next_result(cursor)
+    def cut(pgconn: Any, answers: list[Any]) -> Iterator[Any]:
+        yield from both(pgconn, answers)
+        answers.pop()
+        raise psycopg.OperationalError("the connection is gone")
 
     with monkeypatch.context() as patch:
-        patch.setattr(PairCursor, "next_result", cut)
+        patch.setattr(statements, "both", cut)
         assert not queue.enqueue("x").duplicate
     assert "q" in heard(asleep)
     queue.enqueue("y")
@@ -233,11 +232,11 @@ def test_an_interrupt_costs_nobody_the_connection(
 ) -> None:
     """Else its answer would be taken for that of the next statement."""
 
-    def interrupted(_: PairCursor) -> None:
+    def interrupted(*_: Any) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(PairCursor, "next_result", interrupted)
+        patch.setattr(statements, "both", interrupted)
         queue.enqueue("interrupted")
     queue.enqueue("after it")
     assert queue.depth().visible in (PREPARED_FROM + 1, PREPARED_FROM + 2)

@@ -12,6 +12,8 @@ import contextlib
 import functools
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from asgiref.sync import sync_to_async
@@ -93,10 +95,12 @@ class AsyncQueueMixin(OperatorMixin):
         lease = await self.aclaim_one(worker, end)
         if lease or wait <= 0:
             return lease
-        with self.borrowed_sleeper() as sleeper:
+        # A sleeper talks to the server: not on the event loop. Nor in one of the few threads that
+        # the loop has: whoever comes next would wait for it.
+        with self.borrowed_sleeper() as sleeper, ThreadPoolExecutor(1, "apoll") as own_thread:
+            there = partial(asyncio.get_running_loop().run_in_executor, own_thread)
             try:
-                # A sleeper talks to the server: not on the event loop.
-                await whole(asyncio.to_thread(sleeper.__enter__))
+                await whole(there(sleeper.__enter__))
                 while True:
                     visible, due = await sync_to_async(self.outlook)()
                     lease = await self.aclaim_one(worker, end) if visible else None
@@ -104,9 +108,9 @@ class AsyncQueueMixin(OperatorMixin):
                     if lease or left <= 0:
                         return lease
                     pause = min(left, due, self.options.poll_interval)
-                    await whole(asyncio.to_thread(sleeper.sleep, pause), sleeper.wake)
+                    await whole(there(sleeper.sleep, pause), sleeper.wake)
             finally:
-                await whole(asyncio.to_thread(sleeper.__exit__, None, None, None))
+                await whole(there(sleeper.__exit__, None, None, None))
 
     async def aclaim_one(self, worker: str, end: float) -> Lease | None:
         try:

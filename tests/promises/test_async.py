@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -15,6 +16,8 @@ from django.core.exceptions import SynchronousOnlyOperation
 from django.db import connection, transaction
 
 from django_leasequeue import Lease, LeaseLostError, Queue, QueueUnavailableError, wakeups
+from django_leasequeue.testing.clock import FakeClock
+from django_leasequeue.testing.memory import MemoryQueue
 from tests.conftest import on_databases
 from tests.waiting import PATIENCE
 
@@ -173,6 +176,28 @@ def test_a_poll_waits_for_a_database_that_is_away_at_its_beginning(
     lease = async_to_sync(partial(asyncio.wait_for, waiting, 10))() if poll[0] == "a" else waiting
 
     assert lease.id == "a"
+
+
+def test_any_number_of_apolls_sleep_side_by_side() -> None:
+    """G28: none waits for another's thread; the loop's own are few."""
+    clock = FakeClock()
+    queues = [MemoryQueue(name, clock=clock) for name in ("emails", "reports")]
+
+    async def main() -> Lease | None:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        polling = [asyncio.ensure_future(q.apoll(worker="w", wait=30)) for q in queues]
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while len(clock.waiting) < 2:
+                    await asyncio.sleep(0.005)
+                await queues[1].aenqueue({})
+                return await polling[1]
+        finally:
+            for each in polling:
+                each.cancel()
+            await asyncio.wait(polling)
+
+    assert async_to_sync(main)()
 
 
 def test_a_cancelled_apoll_leaves_no_lease_behind(queue: Queue) -> None:

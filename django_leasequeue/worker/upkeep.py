@@ -73,8 +73,11 @@ class Upkeep:
         session = Session()
         signals.lease_lost.connect(self.count)
         try:
-            while not self.stopping.wait(self.turn()):
+            while True:
+                pause = self.turn()
                 session.tidy()
+                if self.stopping.wait(pause):
+                    break
             if self.presence:
                 self.presence.end()
             self.tell_refusals()

@@ -12,12 +12,11 @@ from django.db import connections
 from django_leasequeue import Queue
 from django_leasequeue.models import Task, TaskTransition
 from tests.conftest import NIGHTLY, on_databases
-from tests.waiting import in_thread
+from tests.waiting import PATIENCE, in_thread
 
 MakeQueue = Callable[..., Queue]
 ROUNDS = 200 if NIGHTLY else 5
 NUMBERS = range(1, 51)
-PATIENCE = 10.0  # seconds that a call may take
 
 
 def timed(call: Callable[[], object]) -> float:

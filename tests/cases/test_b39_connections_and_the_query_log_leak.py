@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from django.db import connections
 
+from django_leasequeue.worker import upkeep
 from tests.databases import on_all
 from tests.waiting import PATIENCE, wait_for
 from tests.worker import tasks
@@ -56,10 +57,11 @@ def test_tasks_that_empty_the_sites_pool_keep_the_worker_from_nothing(postgres: 
     wait_for(lambda: sessions() == 0)
 
 
-def test_max_age_0_closes_a_tasks_connection_after_it(
+def test_max_age_0_closes_a_connection_after_its_use(
     postgres: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(connections.settings["default"], "CONN_MAX_AGE", 0)
+    monkeypatch.setattr(upkeep, "IDLE_SECONDS", 3600.0)  # until the next time it would need one
     postgres.enqueue(tasks.count_groups)
 
     with postgres.worker():

@@ -30,7 +30,8 @@ task = partial(task, backend="worker on default", queue_name="work")  # type: ig
 runs: list[Any] = []  # what ran, for tests whose worker is a thread of their own
 gate = threading.Event()  # closed until a test opens it
 FOREVER = 120.0  # longer than any test waits
-RENEWED = 3.0  # of a lease that is to be kept: the machine may stand still for two seconds
+RENEWED = 5.0  # of a lease that is to be kept: the machine may stand still for three seconds
+OUTLIVED = 3.0  # of one that is to be over, and not before its task has begun
 
 
 def place() -> str:
@@ -126,7 +127,7 @@ def lose_the_commits_answer(using: str) -> None:
     connection.commit = commit_silently  # type: ignore[method-assign]
 
 
-@task(atomic=True, visibility=1.5, max_lease=1.5, max_attempts=2)
+@task(atomic=True, visibility=OUTLIVED, max_lease=OUTLIVED, max_attempts=2)
 def found_too_late(name: str) -> None:
     found_atomically.func(name)
     gate.wait(FOREVER)
@@ -138,7 +139,7 @@ def found_slowly(name: str, seconds: float) -> int:
     return take_long.func(seconds)
 
 
-@task(atomic=True, visibility=2, max_lease=2, max_attempts=3)
+@task(atomic=True, visibility=OUTLIVED, max_lease=OUTLIVED, max_attempts=3)
 def outlive_the_lease(times: int) -> None:
     """Write a row, and take longer than a lease lasts, at so many attempts.
 
@@ -146,10 +147,10 @@ def outlive_the_lease(times: int) -> None:
     """
     attempt = current_lease().attempt
     found_atomically.func(f"attempt {attempt}")
-    time.sleep(2.5 if attempt <= times else 0)
+    time.sleep(OUTLIVED + 0.5 if attempt <= times else 0)
 
 
-@task(visibility=0.6, max_lease=0.6, max_attempts=1)
+@task(visibility=OUTLIVED, max_lease=OUTLIVED, max_attempts=1)
 def ask_until_refused() -> None:
     while True:
         time.sleep(0.02)
@@ -386,7 +387,7 @@ def touch(path: str) -> None:
         file.write(f"{os.getpid()}\n")
 
 
-@task(visibility=1, max_attempts=3)
+@task(max_attempts=3)
 def kill_the_worker(path: str) -> None:
     touch.func(path)
     os.kill(os.getpid(), signal.SIGKILL)
@@ -531,7 +532,7 @@ async def block_the_loop_for_ever() -> None:
     gate.wait(FOREVER)
 
 
-@task(visibility=0.6, timeout=0.1, max_attempts=1)
+@task(visibility=OUTLIVED, timeout=0.1, max_attempts=1)
 async def swallow_the_cancellation() -> None:
     while not gate.is_set():
         with suppress(asyncio.CancelledError):

@@ -124,7 +124,7 @@ def test_the_writes_of_a_worker_that_lost_its_task_are_not_there(
         wait_for(lambda: bool(lines(caplog)))
 
     assert lines(caplog)[0].startswith("lost ")
-    assert losses == [how]
+    assert set(losses) == {how}  # by a heartbeat, too, where the machine is slow
     assert groups(server) == []
 
 

@@ -105,7 +105,7 @@ def queues_of(backend: LeaseQueueBackend) -> list[Queue]:
     from django_leasequeue.models import Task  # noqa: PLC0415
 
     held = Task.objects.using(backend.store.using).values_list("queue", flat=True)
-    names = sorted(set(held.order_by().distinct()))
+    names = sorted(held.order_by().distinct())
     return [backend.queue(name) for name in names if name in (backend.queues or names)]
 
 

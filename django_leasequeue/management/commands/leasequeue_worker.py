@@ -256,10 +256,8 @@ def queues_of(alias: str, asked: list[str] | None) -> list[str]:
         )
     if not (asked or served):
         raise CommandError(f"TASKS[{alias!r}]['QUEUES'] takes any name: say which with --queue")
-    if not asked:
-        return list(dict.fromkeys(served))
     try:
-        return [validation.name("queue", name) for name in dict.fromkeys(asked)]
+        return [validation.name("queue", name) for name in dict.fromkeys(asked or served)]
     except InvalidTaskError as error:
         raise CommandError(str(error)) from error
 

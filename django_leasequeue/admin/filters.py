@@ -62,8 +62,8 @@ def values(request: HttpRequest, model_admin: Any) -> dict[str, set[str]]:
         columns = {f.parameter_name: f.by for f in filters}
         rows = model_admin.some(request).order_by(*model_admin.get_ordering(request))
         read = list(rows.values_list(*columns.values())[:READ_MAX])
-        found = map(set, zip(*read, strict=True)) if read else (set() for _ in columns)
-        known["leasequeue_values"] = dict(zip(columns, found, strict=True))
+        found = {name: {row[n] for row in read} for n, name in enumerate(columns)}
+        known["leasequeue_values"] = found
     return known["leasequeue_values"]  # type: ignore[no-any-return]
 
 

@@ -177,9 +177,8 @@ def put_on_record(
 
 def who(user: Any) -> str:
     """*user*, for the record."""
-    return (
-        f"{user.get_username()[:150]} (user {user.pk})"  # a site's own may be longer than we keep
-    )
+    name = user.get_username()[:150]  # a site's own may be longer than we keep
+    return f"{name} (user {user.pk})"
 
 
 def reason_text(why: str) -> str:

@@ -27,9 +27,8 @@ RUN: Final = 10
 CHUNK: Final = 1000
 GOLDEN: Final = 0.618_033_988_749_895
 DATED_BACK: Final = (Kind.LAPSED, Kind.DEAD)  # when the clock did it, not when it was written
-FAILED: Final = (
-    '{"error"'  # how the data of a death begins that wasn't the clock's, or an adopter's
-)
+# How the data of a death begins that wasn't the clock's, or an adopter's.
+FAILED: Final = '{"error"'
 WHAT: Final = ("arrivals", "completions", "failures", "lapses")
 KINDS: Final = {
     Kind.ENQUEUED: "arrivals",

@@ -46,7 +46,8 @@ class Fence:
             LeaseLostError: superseded: a newer token has written one of *rows*; none was changed.
             ObjectDoesNotExist: there is no such row (the model's own ``DoesNotExist``).
         """
-        using = rows._db or router.db_for_write(rows.model)  # type: ignore[attr-defined]
+        asked: Any = rows  # of rows that belong to an object, the hints say in which database it is
+        using = asked._db or router.db_for_write(rows.model, **asked._hints)
         token = self.lease.token
         older = Q(**{self.field: None}) | Q(**{f"{self.field}__lte": token})
         with transaction.atomic(using=using):

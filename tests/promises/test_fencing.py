@@ -90,6 +90,15 @@ def test_a_stale_worker_cant_write_over_a_newer_ones_data(reports: Reports, leas
     assert totals(reports) == [(9, newer.token), (0, None)]
 
 
+def test_rows_that_belong_to_an_object_are_where_it_is(reports: Reports, leases: Leases) -> None:
+    """Those of ``upload.lines``, say, whichever database the upload was read from."""
+    rows: Reports = models.QuerySet(Report, hints={"instance": reports.get(pk=7)})
+
+    assert fenced(leases[0]).update(rows.filter(pk=7), total=1) == 1
+
+    assert totals(reports)[0] == (1, leases[0].token)
+
+
 def test_a_row_that_is_not_there_is_told_apart(reports: Reports, leases: Leases) -> None:
     with pytest.raises(Report.DoesNotExist, match="no such report"):
         fenced(leases[0]).update(reports.filter(pk=9), total=1)

@@ -75,6 +75,8 @@ class Session:
             self.altered.add(connection.alias)
         return execute(sql, params, many, context)
 
+    watch.passes_ours = True  # type: ignore[attr-defined]  # the queue's statements alter nothing
+
     def opened(self, connection: Any, **_: Any) -> None:
         """What Django itself says to a new connection (MySQL's, say) alters nothing."""
         if threading.get_ident() == self.thread:

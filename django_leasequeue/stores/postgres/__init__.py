@@ -178,7 +178,9 @@ class PostgresStore(DatabaseStore):
         return leases
 
     def head_of(self, queue: str) -> Head:
-        return self.heads.setdefault(queue, Head())
+        if queue not in self.heads:
+            self.heads[queue] = Head()
+        return self.heads[queue]
 
     def settle_and_take(self, head: Head, queue: str, worker: str, limit: int) -> Claimed:
         """Lease tasks; write down a batch of what came due first, more while that yields none.

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping
-from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -86,7 +85,9 @@ class Head:
 
         A copy: what claims on other threads find meanwhile must not hide anything from this one.
         """
-        head = copy(self)
+        head = Head(self.monotonic)
+        head.bounds, head.priorities = self.bounds, self.priorities
+        head.full_look_at = self.full_look_at
         head.began_at = self.monotonic()
         if limit < LIMIT_MIN or head.began_at >= self.full_look_at:
             head.forget()
@@ -107,8 +108,8 @@ class Head:
     def learn(self, claimed: Claimed, limit: int, *, gate: bool) -> None:
         """What the statement found that ``asked``; *gate*: it found that nothing had come due."""
         leases = claimed.leases
-        if not leases:
-            return
+        if not leases or (claimed.alone and len(leases) < limit):
+            return  # the next one begins at the beginning
         bounds = self.bounds
         tenants = {lease.tenant for lease in leases}
         if bounds.since is None:

@@ -115,11 +115,29 @@ def run_plain(using: str, name: str, parameters: Mapping[str, Any]) -> list[tupl
     connection = opened(using)
     connection.validate_no_broken_transaction()
     wanted = statement(name)
-    with connection._prepare_cursor(cursor_for(connection, wanted)) as cursor:
-        cursor.execute(wanted.text, texts(wanted, parameters))
-        rows: list[tuple[Any, ...]] = cursor.fetchall()
-        note_columns(name, cursor.pgresult)
-        return rows
+    cursor = cursor_for(connection, wanted)
+    if isinstance(cursor, Cursor) and not is_watched(connection):
+        connection.validate_thread_sharing()
+        with connection.wrap_database_errors:  # Django's cursor does no more where nobody watches
+            return answer_of(cursor, wanted, parameters)
+    with connection._prepare_cursor(cursor) as seen:
+        return answer_of(seen, wanted, texts(wanted, parameters))
+
+
+def answer_of(
+    cursor: Any, wanted: Statement, parameters: Mapping[str, Any]
+) -> list[tuple[Any, ...]]:
+    cursor.execute(wanted.text, parameters)
+    rows: list[tuple[Any, ...]] = cursor.fetchall()
+    if wanted.name not in columns:
+        answer = cursor.pgresult
+        columns[wanted.name] = [answer.fname(index).decode() for index in range(answer.nfields)]
+    return rows
+
+
+def is_watched(connection: Any) -> bool:
+    """Whether somebody wants to see each statement, not only those that aren't ours."""
+    return any(not getattr(each, "passes_ours", False) for each in connection.execute_wrappers)
 
 
 def opened(using: str) -> Any:
@@ -132,11 +150,6 @@ def opened(using: str) -> Any:
     else:  # it refuses it to a test, or sets a tenant's search_path
         connection.cursor().close()
     return connection
-
-
-def note_columns(name: str, answer: Any) -> None:
-    if name not in columns:
-        columns[name] = [answer.fname(index).decode() for index in range(answer.nfields)]
 
 
 def run_along(
@@ -152,15 +165,15 @@ def run_along(
     """
     connection = opened(using)
     first, second = statement(name), statement(follower)
-    ours = isinstance(cursor_for(connection, first), Cursor) and not connection.execute_wrappers
+    ours = isinstance(cursor_for(connection, first), Cursor) and not is_watched(connection)
     kept = kept_of(connection.connection)
     prepared = kept.lasts and {name, follower} <= kept.prepared
     if not (ours and prepared and connection.connection.autocommit and Pipeline.is_supported()):
         return run_plain(using, name, parameters), False
-    pair = PairCursor(connection, first, second, texts(second, told))
+    pair = PairCursor(connection, first, second, told)
     connection.validate_thread_sharing()
-    with connection.wrap_database_errors:  # Django's cursor does no more where nobody watches it
-        pair.execute(first.text, texts(first, parameters))
+    with connection.wrap_database_errors:
+        pair.execute(first.text, parameters)
         return pair.fetchall(), pair.followed
 
 
@@ -178,7 +191,7 @@ def run_ahead(
     connection = opened(using)
     connection.validate_no_broken_transaction()
     wanted = statement(name)
-    ahead = not connection.execute_wrappers  # which may ask the database after a statement
+    ahead = not is_watched(connection)  # by what may ask the database after a statement
     sent: tuple[dict[str, Any], Any] | None = None
     try:
         for parameters in batches:
@@ -239,7 +252,7 @@ class Cursor:
         self.formats: list[bool] = []
         self.pgresult: Any = None
 
-    def execute(self, text: str, given: Given) -> None:
+    def execute(self, text: str, given: Mapping[str, Any]) -> None:
         values = self.encoded(given)
         kept = kept_of(self.raw)
         prepared = self.is_to_be_prepared(kept)
@@ -255,9 +268,9 @@ class Cursor:
                     raise
                 self.run_once(values)
 
-    def encoded(self, given: Given) -> list[bytes | None]:
+    def encoded(self, given: Mapping[str, Any]) -> list[bytes | None]:
         codec = self.raw.info.encoding  # UTF-8, unless the site has set client_encoding
-        values = [given[name] for name in self.wanted.parameters]
+        values = as_texts([given[name] for name in self.wanted.parameters])
         self.formats = [type(value) is Packed for value in values]  # 1: the server's own
         return [None if value is None else value.encode(codec) for value in values]
 
@@ -316,14 +329,16 @@ class Cursor:
 class PairCursor(Cursor):
     """One that sends a second statement along with its own, each a transaction of its own."""
 
-    def __init__(self, connection: Any, wanted: Statement, second: Statement, told: Given) -> None:
+    def __init__(
+        self, connection: Any, wanted: Statement, second: Statement, told: Mapping[str, Any]
+    ) -> None:
         super().__init__(connection, wanted)
         self.second = second
         self.told = told
         self.followed = False
         self.rows: list[tuple[Any, ...]] = []
 
-    def execute(self, text: str, given: Given) -> None:
+    def execute(self, text: str, given: Mapping[str, Any]) -> None:
         values = self.encoded(given)
         told = Cursor(self.connection, self.second).encoded(self.told)
         answers: list[Any] = []
@@ -396,7 +411,7 @@ class AheadCursor(Cursor):
 
     under_way = False
 
-    def execute(self, text: str, given: Given) -> None:
+    def execute(self, text: str, given: Mapping[str, Any]) -> None:
         with self.raw.lock:
             self.send_once(self.encoded(given))
             self.under_way = True
@@ -424,8 +439,12 @@ def kept_of(raw: Any) -> Kept:
 
 def texts(wanted: Statement, parameters: Mapping[str, Any]) -> Given:
     """What *wanted* is given, as PostgreSQL writes it."""
-    given = ((name, parameters[name]) for name in wanted.parameters)
-    return {name: v if v is None or type(v) is str else value_text(v) for name, v in given}
+    values = as_texts([parameters[name] for name in wanted.parameters])
+    return dict(zip(wanted.parameters, values, strict=True))
+
+
+def as_texts(values: Sequence[Any]) -> list[str | Packed | None]:
+    return [v if v is None or type(v) is str else value_text(v) for v in values]
 
 
 def value_text(value: Any) -> str | Packed:

@@ -138,7 +138,7 @@ def test_so_it_is_where_the_queue_s_values_are_made(
         (lambda queue: queue.enqueue_many(None), "tasks must be a list"),
         (lambda queue: list(queue.enqueue_alike(queue.like({"payload": 1}), 5)), "payloads must"),
         (lambda queue: queue.complete_many([5]), "finished must hold pairs"),
-        (lambda queue: queue.release_many(LEASE), "leases must be a list"),
+        (lambda queue: queue.release_many(LEASE), "lease must be a Lease"),
         (lambda queue: queue.enqueue_like({}, 1), "like must be what Queue.like"),
         (lambda queue: Queue("a", using=5), "using must be an alias"),  # type: ignore[arg-type]
         (lambda queue: Queue("a", clock=5), "clock must be a clock"),  # type: ignore[arg-type]

@@ -54,10 +54,11 @@ def at_least(
 BAR_CHARACTERS: Final = 40
 QUEUE: Final = argument("queue", metavar="QUEUE")
 QUEUES: Final = argument("--queue", dest="queues", action="append", metavar="NAME")
-JSON: Final = argument("--json", action="store_true", help="For programs.")
 DATABASE: Final = argument(
     "--database", metavar="ALIAS", help="Key of DATABASES; default: those of our backends."
 )
+# Of the verbs that tell something, to people or to programs.
+TOLD: Final = (argument("--json", action="store_true", help="For programs."), DATABASE)
 REMARKS: Final = (
     argument("--by", metavar="NAME", help="Who, for the record; default: your login."),
     argument("--reason", metavar="TEXT", help="Why, for the record."),

@@ -20,9 +20,8 @@ from django_leasequeue.story import VANISHED
 from django_leasequeue.validation import as_life
 
 from ..terminal import (
-    DATABASE,
-    JSON,
     REMARKS,
+    TOLD,
     Bar,
     Menu,
     argument,
@@ -43,7 +42,7 @@ SECONDS_PER_STEP: Final = 0.5  # between two looks at the progress
 PLACE: Final = (
     argument("--queue", metavar="NAME"),
     argument("--tenant", metavar="NAME", help="'' for those without one."),
-    *(JSON, DATABASE),
+    *TOLD,
 )
 FILTERS: Final = (
     argument("--id", action="append", metavar="ID", help="May be given several times."),

@@ -21,18 +21,7 @@ from django_leasequeue.overview.wording import number, span
 from django_leasequeue.registry import WorkerFacts, workers as known_workers
 from django_leasequeue.stores import store_for
 
-from ..terminal import (
-    DATABASE,
-    JSON,
-    QUEUES,
-    argument,
-    at_least,
-    databases,
-    local,
-    table,
-    verb,
-    write_json,
-)
+from ..terminal import QUEUES, TOLD, argument, at_least, databases, local, table, verb, write_json
 
 STATUS: Final = (
     *("QUEUE", "VERDICT", "VISIBLE", "SCHEDULED", "LEASED", "DEAD", "OLDEST"),
@@ -60,7 +49,7 @@ TROUBLE: Final = {Verdict.STUCK: 3, Verdict.BEHIND: 2}
         action="store_true",
         help="Exit status 3 where a queue is stuck, 2 where one is falling behind.",
     ),
-    *(JSON, DATABASE),
+    *TOLD,
 )
 def status(command: BaseCommand, asked: Namespace) -> None:
     places = databases(asked.database)
@@ -165,7 +154,7 @@ def complain(troubled: Sequence[QueueView]) -> None:
         raise CommandError(named, returncode=worst)
 
 
-@verb("Tell which workers there are, and what each is doing since when.", JSON, DATABASE)
+@verb("Tell which workers there are, and what each is doing since when.", *TOLD)
 def workers(command: BaseCommand, asked: Namespace) -> None:
     known = {using: known_workers(using) for using in databases(asked.database)}
     if asked.json:
@@ -216,7 +205,7 @@ def ago(moment: datetime, now: datetime) -> str:
         help="Don't mind whether one is alive.",
     ),
     argument("--worker", metavar="NAME", help="This one has to be alive, no other."),
-    *(JSON, DATABASE),
+    *TOLD,
 )
 def health(command: BaseCommand, asked: Namespace) -> None:
     bounds = {name: getattr(asked, name) for name in ("queues", "oldest", "workers", "worker")}

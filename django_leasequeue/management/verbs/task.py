@@ -19,7 +19,7 @@ from django_leasequeue.story import attempts, with_the_clock
 from django_leasequeue.transitions import Kind, TaskRecord, Transition, as_of
 from django_leasequeue.validation import as_life
 
-from ..terminal import DATABASE, JSON, argument, databases, local, table, verb, write_json
+from ..terminal import TOLD, argument, databases, local, table, verb, write_json
 
 HEAD: Final = ("WHEN", "WHAT", "ATTEMPT", "TOOK", "WORKER", "WHY")
 ACTS: Final = frozenset({Kind.ENQUEUED, Kind.DUPLICATE, Kind.REDRIVEN, Kind.CANCELLED, Kind.ERASED})
@@ -33,7 +33,7 @@ ACTS: Final = frozenset({Kind.ENQUEUED, Kind.DUPLICATE, Kind.REDRIVEN, Kind.CANC
     argument("--tenant", metavar="NAME", help="Likewise."),
     argument("--payload", action="store_true", help="Show payload, details and result."),
     argument("--traceback", action="store_true", help="Show each error in full."),
-    *(JSON, DATABASE),
+    *TOLD,
 )
 def task(command: BaseCommand, asked: Namespace) -> None:
     tell(command, *found(asked), asked)

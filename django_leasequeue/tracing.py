@@ -123,12 +123,7 @@ class Tracing(Around):
         )
 
     def attempt_ended(
-        self,
-        lease: Lease,
-        outcome: str,
-        seconds: float,
-        error: BaseException | None,
-        **_: Any,
+        self, lease: Lease, outcome: str, seconds: float, error: BaseException | None, **_: Any
     ) -> None:
         length = int(seconds * 1e9)
         begun = self.started.pop(lease.token, None)

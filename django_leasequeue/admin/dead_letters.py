@@ -24,14 +24,7 @@ from ..policy import RATE_MAX, RATE_MIN
 from ..story import VANISHED
 from ..transitions import State
 from .bounds import FILTERED_MAX, TaskChangeList, UnreadChangeList
-from .filters import (
-    AgeFilter,
-    ErrorFilter,
-    LostFilter,
-    PathFilter,
-    QueueFilter,
-    TenantFilter,
-)
+from .filters import AgeFilter, ErrorFilter, LostFilter, PathFilter, QueueFilter, TenantFilter
 from .task_pages import TaskPagesAdmin
 from .timeline import OUTCOMES, Story
 from .verbs import CANCEL, REDRIVE, ReasonForm

@@ -228,11 +228,7 @@ def plot(what: str, rates: Rates) -> dict[str, str]:
         f"V{HEIGHT - HEIGHT * part / (most or 1):.1f}H{(place + 1) * step:.1f}"
         for place, part in enumerate(parts)
     )
-    facts = {
-        "what": TITLES[what],
-        "most": number(most),
-        "average": number(rates.per_minute(what)),
-    }
+    facts = {"what": TITLES[what], "most": number(most), "average": number(rates.per_minute(what))}
     hour = gettext("%(what)s in the last hour: %(average)s a minute, at most %(most)s")
     day = gettext("%(what)s in the last day: %(average)s a minute, at most %(most)s")
     return {

@@ -170,7 +170,7 @@ def test_a_worker_serves_it_on_a_port_or_says_why_not(
 
     drain(port)
 
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE) as answer:
         assert b"python_info" in answer.read()
 
 

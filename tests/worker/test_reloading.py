@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -40,13 +41,11 @@ class Code:
 
     def edit(self, process: Any, number: str, words: str) -> None:
         """Change the code until the worker says *words*: it may not have looked yet before."""
-        for _ in range(3):
+        for _ in range(20):
             self.write(number)
-            try:
-                wait_for(lambda: any(words in line for line in process.lines), 25)
-            except AssertionError:
-                continue
-            return
+            with suppress(AssertionError):
+                wait_for(lambda: any(words in line for line in process.lines), 3)
+                return
         raise AssertionError("".join(process.lines))
 
 

@@ -161,6 +161,13 @@ def broken_backends() -> Iterator[tuple[str, ImportError]]:
             yield alias, error
 
 
+def serving(queue: str) -> list[Options]:
+    """The options of the backends that name *queue*, else of those that take any."""
+    every = [(queues_of(*each), parse(*each)) for each in backends()]
+    named = [options for served, options in every if queue in served]
+    return named or [options for served, options in every if not served]
+
+
 def options_for(queue: str, using: str | None = None) -> Options:
     """The options of the backend that serves *queue*; defaults where none does.
 
@@ -170,10 +177,8 @@ def options_for(queue: str, using: str | None = None) -> Options:
     Raises:
         ImproperlyConfigured: *using* isn't said, and they are in different databases.
     """
-    every = [(queues_of(*each), parse(*each)) for each in backends()]
-    serving = [options for served, options in every if queue in served]
-    serving = serving or [options for served, options in every if not served]
-    here = [options for options in serving if using in (None, options.using)] or serving
+    every = serving(queue)
+    here = [options for options in every if using in (None, options.using)] or every
     if using is None and len({options.using for options in here}) > 1:
         places = ", ".join(repr(options.using) for options in here)
         raise ImproperlyConfigured(

@@ -7,13 +7,14 @@ as JSON; ``?queue=emails&oldest=60`` asks as the command's options do.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 from django.db import Error
 from django.http import HttpRequest, HttpResponse, JsonResponse
 
+from .conf import serving
 from .overview import Overview, QueueView, overview, served_databases
 from .overview.wording import span
 from .policy import seconds
@@ -59,10 +60,49 @@ def health(
     problems = list(too_old(seen.queues, oldest))
     if worker is not None:
         alive = any(each.name == worker and each.alive for each in seen.workers)
-        problems += [] if alive else [f"the worker {worker!r} isn't alive"]
+        problems += [] if alive else [gone(worker)]
     elif workers:
         problems += missing(seen, queues)
     return Health(looked_at=[queue.name for queue in seen.queues], problems=problems)
+
+
+def healths(
+    places: Sequence[str],
+    *,
+    queues: Sequence[str] | None = None,
+    worker: str | None = None,
+    **bounds: Any,
+) -> dict[str, Health]:
+    """Look at several databases: at a queue where it is served, for a worker anywhere."""
+    found: dict[str, Health] = {}
+    for using in places:
+        its = queues and [each for each in queues if using in places_of(each, places)]
+        if its or not queues:
+            found[using] = health(using, queues=its, worker=worker, **bounds)
+    if worker is not None and any(gone(worker) not in each.problems for each in found.values()):
+        for using, each in found.items():
+            others = [problem for problem in each.problems if problem != gone(worker)]
+            found[using] = replace(each, problems=others)
+    return found
+
+
+def places_of(queue: str, places: Sequence[str]) -> Sequence[str]:
+    """Those of the databases *places* where *queue* is served; all, where it isn't known."""
+    served = {options.using for options in serving(queue)}
+    return [using for using in places if using in served] or places
+
+
+def gone(worker: str) -> str:
+    return f"the worker {worker!r} isn't alive"
+
+
+def problems_of(found: Mapping[str, Health]) -> list[str]:
+    """What is wrong, with the names of the databases where there are several."""
+    return [
+        f"{using}: {problem}" if len(found) > 1 else problem
+        for using, each in found.items()
+        for problem in each.problems
+    ]
 
 
 def too_old(queues: Iterable[QueueView], bound: float) -> Iterable[str]:
@@ -89,8 +129,7 @@ def view(request: HttpRequest) -> HttpResponse:
         queues = [name("queue", queue) for queue in request.GET.getlist("queue")] or None
     except ValueError as error:
         return JsonResponse({"healthy": False, "problems": [str(error)]}, status=400)
-    found = [health(using, queues=queues, oldest=oldest) for using in served_databases()]
-    problems = [problem for each in found for problem in each.problems]
+    problems = problems_of(healths(served_databases(), queues=queues, oldest=oldest))
     status = 503 if problems else 200
     answer = JsonResponse({"healthy": not problems, "problems": problems}, status=status)
     answer["Cache-Control"] = "no-store"

@@ -237,6 +237,21 @@ def test_health_is_for_probes(
         assert "healthy (mail" in run("health", *options)
 
 
+def test_of_several_databases_health_asks_each_for_what_is_its_own(settings: Any) -> None:
+    """That a queue or a worker is in one of them is no fault of the others."""
+    settings.TASKS = {
+        "one": backend("default", ["orders"]),
+        "two": backend("sqlite", ["mail"]),
+    }
+    a_worker(Queue("mail"))
+
+    assert run("health", "--queue", "mail") == "sqlite: healthy (mail)\n"
+    assert "sqlite: healthy (mail)" in run("health", "--worker", "w1")
+    assert str(refusal("health")) == "default: no worker is alive"
+    for several in (["--worker", "w2"], ["--queue", "other"]):
+        assert len(str(refusal("health", *several)).split("; ")) == 2
+
+
 def test_a_paused_queue_may_wait(mail: Queue) -> None:
     a_worker(mail)
     mail.enqueue({})

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from django.core.management.base import BaseCommand, CommandError
 
-from django_leasequeue.health import OLDEST_SECONDS, health as looked_at
+from django_leasequeue.health import OLDEST_SECONDS, healths, problems_of
 from django_leasequeue.overview import Overview, QueueView, Verdict, overview
 from django_leasequeue.overview.counting import STANDINGS, Counts
 from django_leasequeue.overview.rates import WHAT
@@ -209,7 +209,7 @@ def ago(moment: datetime, now: datetime) -> str:
 )
 def health(command: BaseCommand, asked: Namespace) -> None:
     bounds = {name: getattr(asked, name) for name in ("queues", "oldest", "workers", "worker")}
-    found = {using: looked_at(using, **bounds) for using in databases(asked.database)}
+    found = healths(databases(asked.database), **bounds)
     if asked.json:
         told = {using: {"healthy": each.healthy, **asdict(each)} for using, each in found.items()}
         write_json(command, told)
@@ -217,5 +217,5 @@ def health(command: BaseCommand, asked: Namespace) -> None:
         for using, each in found.items():
             if each.healthy:
                 command.stdout.write(f"{using}: healthy ({', '.join(each.looked_at) or 'empty'})")
-    if problems := [problem for each in found.values() for problem in each.problems]:
+    if problems := problems_of(found):
         raise CommandError("; ".join(problems))

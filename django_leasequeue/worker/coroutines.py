@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import queue
+import sys
 import threading
 import time
 from collections import deque
@@ -26,6 +27,8 @@ from .deliveries import Deliveries
 from .runner import Outcome, Runner, awaited, owned
 from .sessions import TaskSession
 
+# What never waits for anything is over at once, without a further turn of the loop.
+EAGERLY: Final[dict[str, Any]] = {"eager_start": True} if sys.version_info >= (3, 12) else {}
 SILENCE_SECONDS: Final = 5.0  # of a loop, when a task has it whose lease is over
 
 logger = logging.getLogger("django_leasequeue")
@@ -129,9 +132,10 @@ class Coroutines:
         self.called = False  # what is prepared from here on calls again
         while self.prepared:
             run, context = self.prepared.popleft()
-            task = self.loop.create_task(run, context=context)
-            self.running.add(task)
-            task.add_done_callback(self.running.discard)
+            task = asyncio.Task(run, loop=self.loop, context=context, **EAGERLY)
+            if not task.done():
+                self.running.add(task)
+                task.add_done_callback(self.running.discard)
 
     async def follow(self, outcome: Outcome, task: LeaseTask[..., Any]) -> None:
         """Await the task's answer, and say how it ended; a failure is judged first."""

@@ -175,6 +175,15 @@ SELECT n, lpad(to_hex(n), 32, '0')::uuid, 'q', 't' || n %% 50, n::text, '', '{"s
        CASE n %% 4 WHEN 0 THEN 'now' WHEN 2 THEN NULL ELSE 'later' END
   FROM generate_series(1, %(rows)s::integer) AS n
 """
+ALIKE = """
+INSERT INTO leasequeue_task
+       (seq, life, queue, tenant, task_id, path, payload, priority, max_attempts, visibility,
+        max_lease, state, enqueued_at, visible_at, attempt, last_error, lane)
+SELECT n, lpad(to_hex(n), 32, '0')::uuid, 'q', 't1', n::text, '', '{"some": "payload"}', 0, 5,
+       '30 s', '1 h', 'ready', '2029-01-01 00:00Z',
+       timestamptz '2029-01-01 00:00Z' + n * interval '1 ms', 0, '', 'now'
+  FROM generate_series(1, %(rows)s::integer) AS n
+"""
 LOG = """
 INSERT INTO leasequeue_transition (life, kind, at, queue, tenant, attempt)
 SELECT lpad(to_hex(n), 32, '0')::uuid, 'enqueued', now(), 'q', '', 0
@@ -183,7 +192,10 @@ SELECT lpad(to_hex(n), 32, '0')::uuid, 'enqueued', now(), 'q', '', 0
 
 
 @pytest.fixture(
-    params=["never analysed", "analysed while empty", "analysed while all waited", "analysed"]
+    params=[
+        *("never analysed", "analysed while empty", "analysed while all waited", "analysed"),
+        "all alike and analysed",
+    ]
 )
 def backlog(store: PostgresStore, request: pytest.FixtureRequest) -> Iterator[None]:
     """20,000 tasks: a quarter each visible, scheduled, leased and dead, of 50 tenants."""
@@ -200,9 +212,10 @@ def backlog(store: PostgresStore, request: pytest.FixtureRequest) -> Iterator[No
             cursor.execute(BACKLOG, {"rows": 2_000})
             cursor.execute("DELETE FROM leasequeue_task")
             cursor.execute("ANALYZE leasequeue_task")
-        for load in (BACKLOG, LOG):
+        alike = request.param == "all alike and analysed"
+        for load in (ALIKE if alike else BACKLOG, LOG):
             cursor.execute(load, {"rows": 20_000})
-        if request.param == "analysed":
+        if request.param in ("analysed", "all alike and analysed"):
             cursor.execute("ANALYZE leasequeue_task, leasequeue_transition")
         if request.param == "analysed while all waited":
             # Leases come and go faster than statistics are made.

@@ -156,6 +156,8 @@ def reset(connection: Any) -> bool:
         while answer.nextset():
             pass
         [clean] = answer.fetchone()
+        if type(connection).rollback is not BaseDatabaseWrapper.rollback:
+            connection.rollback()  # by which it forgets what it has SET, a tenant's search_path
         # Whoever sets up each new connection of the site's does so here, too.
         connection_created.send(type(connection), connection=connection)
     except Exception:  # noqa: BLE001  whatever it was, a new connection doesn't have it

@@ -207,6 +207,37 @@ def test_what_was_set_for_every_connection_stays(monkeypatch: pytest.MonkeyPatch
     assert after == before
 
 
+def test_a_backend_that_remembers_what_it_has_set_sets_it_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """G41: as that of django-tenants does with its search_path, where it is told to SET it once."""
+    configured(monkeypatch, "default")
+
+    class Tenants(type(connections["default"])):  # type: ignore[misc]
+        is_set = False
+
+        def _cursor(self, name: str | None = None) -> Any:
+            cursor = super()._cursor(name)
+            if not self.is_set:
+                cursor.execute("SET app.tenant = 7")
+                self.is_set = True
+            return cursor
+
+        def rollback(self) -> None:
+            self.is_set = False
+            super().rollback()
+
+    def work(session: TaskSession) -> list[Any]:
+        connections["default"].__class__ = Tenants
+        found = []
+        for _ in range(2):
+            found.append(execute("default", "SELECT current_setting('app.tenant')"))
+            session.tidy()
+        return found
+
+    assert between_tasks(work) == [("7",)] * 2
+
+
 def test_a_session_that_was_not_used_is_not_asked_and_one_that_was_is_asked_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

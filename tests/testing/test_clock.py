@@ -22,8 +22,9 @@ def asleep_until(clock: FakeClock, seconds: float) -> Future[float]:
     """A thread that sleeps, and then answers what the clock shows."""
 
     def sleep() -> float:
-        clock.wait_until(START + at(seconds), never)
-        return (clock.now() - START).total_seconds()
+        with clock.changed:  # else it may move on before we look
+            clock.wait_until(START + at(seconds), never)
+            return (clock.now() - START).total_seconds()
 
     before = len(clock.waiting)
     sleeping = in_thread(sleep)
@@ -74,9 +75,11 @@ def test_what_is_past_is_not_waited_for() -> None:
 
 def test_on_auto_it_jumps_to_the_earliest_awaited_instant_when_all_sleep() -> None:
     """Each sleeper sees its own instant, however many there are: none is jumped over."""
-    clock = FakeClock(auto=True)
-
+    clock = FakeClock()
     sleepers = [asleep_until(clock, 3600 * number) for number in (2, 1, 24)]
+
+    clock.auto = True
+    clock.poke()
 
     assert [sleeper.result(PATIENCE) for sleeper in sleepers] == [7200, 3600, 86_400]
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
-import selectors
+import select
 import threading
 import time
 import uuid
@@ -76,11 +77,11 @@ class ListeningSleeper(Sleeper):
     def wait_for_input(self, seconds: float) -> set[int]:
         """Which of the bell and the session have something to read; none after *seconds*."""
         # Not select(): it refuses descriptors from 1024 on, and a busy site has that many.
-        with selectors.DefaultSelector() as selector:
-            selector.register(self.bell, selectors.EVENT_READ)
-            if self.session is not None:
-                selector.register(self.session.fileno(), selectors.EVENT_READ)
-            return {key.fd for key, _ in selector.select(seconds)}
+        poll = select.poll()
+        poll.register(self.bell, select.POLLIN)
+        if self.session is not None:
+            poll.register(self.session.fileno(), select.POLLIN)
+        return {number for number, _ in poll.poll(math.ceil(seconds * 1000))}
 
     def patience(self) -> float:
         """Seconds until the session needs us: to be probed, or to be opened again."""

@@ -65,7 +65,7 @@ class PackedDumper(Dumper):
         return obj.encode(self.connection.info.encoding if self.connection else "utf-8")
 
 
-Given = Mapping[str, str | Packed | None]
+Text = str | Packed | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +103,7 @@ def written(name: str) -> str:
 
 def run(using: str, name: str, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
     """As ``run_plain``, each row by the names of its columns."""
-    return named(name, run_plain(using, name, parameters))
-
-
-def named(name: str, rows: Iterable[tuple[Any, ...]]) -> list[dict[str, Any]]:
+    rows = run_plain(using, name, parameters)
     return [dict(zip(columns[name], row, strict=True)) for row in rows]
 
 
@@ -174,7 +171,7 @@ def run_along(
     connection.validate_thread_sharing()
     with connection.wrap_database_errors:
         pair.execute(first.text, parameters)
-        return pair.fetchall(), pair.followed
+        return pair.rows, pair.followed
 
 
 def run_ahead(
@@ -363,16 +360,13 @@ class PairCursor(Cursor):
             except InvalidSqlStatementName:
                 kept_of(self.raw).lasts = False
                 self.run_once(values)
-                self.rows = super().fetchall()
+                self.rows = self.fetchall()
 
     def keep_rows(self, answers: Sequence[Any]) -> None:
         """What our own statement did stands whatever became of the second one."""
         if answers and answers[0].status != FATAL:
             self.pgresult = answers[0]
-            self.rows = super().fetchall()
-
-    def fetchall(self) -> list[tuple[Any, ...]]:
-        return self.rows
+            self.rows = self.fetchall()
 
     def drop(self) -> None:
         """Close the connection, in the driver's pool, too.
@@ -437,13 +431,13 @@ def kept_of(raw: Any) -> Kept:
     return known
 
 
-def texts(wanted: Statement, parameters: Mapping[str, Any]) -> Given:
+def texts(wanted: Statement, parameters: Mapping[str, Any]) -> dict[str, Text]:
     """What *wanted* is given, as PostgreSQL writes it."""
     values = as_texts([parameters[name] for name in wanted.parameters])
     return dict(zip(wanted.parameters, values, strict=True))
 
 
-def as_texts(values: Sequence[Any]) -> list[str | Packed | None]:
+def as_texts(values: Sequence[Any]) -> list[Text]:
     return [v if v is None or type(v) is str else value_text(v) for v in values]
 
 

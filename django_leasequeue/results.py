@@ -51,7 +51,7 @@ def result_of(
         backend: alias of the backend that is asked.
     """
     origin = born(history[0])
-    call = origin.payload_value if isinstance(origin.payload_value, dict) else {}
+    call = called_with(origin.payload_value)
     last = [row for row in history if row.kind not in ASIDES][-1]
     status = STATUSES[last.kind]
     tried = attempts(history)
@@ -147,16 +147,15 @@ def first_result(lease: Lease, *, task: LeaseTask[..., Any], backend: str) -> Ta
         dedupe_key=lease.dedupe_key,
         run_after=wait_until(lease.enqueued_at, lease.visible_since),
     )
-    call = called_with(lease)
+    call = called_with(lease.payload)
     started = local(lease.leased_at)
     running = TaskResultStatus.RUNNING
     id = str(lease.life)
     return unfinished(queued, id, running, lease.enqueued_at, call, started, [lease.worker])
 
 
-def called_with(lease: Lease) -> Mapping[str, Any]:
-    """The arguments of the task's function; none where its payload isn't of django.tasks."""
-    payload = lease.payload
+def called_with(payload: Any) -> Mapping[str, Any]:
+    """The arguments of the task's function; none where its *payload* isn't of django.tasks."""
     return payload if isinstance(payload, dict) else {}
 
 

@@ -52,7 +52,7 @@ class Outcome:
     delivery: Delivery
     backend: LeaseQueueBackend
     task: LeaseTask[..., Any] | None = None
-    told: TaskResult[..., Any] | None = None
+    told: TaskResult[..., Any] | None = None  # its ``task_result``, once it was asked for
     unread: bool = False
     result: Any = None
     error: BaseException | None = None
@@ -209,8 +209,8 @@ def arguments(
     outcome: Outcome, task: LeaseTask[..., Any]
 ) -> tuple[Sequence[Any], Mapping[str, Any]]:
     """What the task's function is called with; from here on its time runs."""
-    call = called_with(outcome.delivery.lease)
-    args, kwargs = call.get("args", []), call.get("kwargs", {})
+    given = called_with(outcome.delivery.lease.payload)
+    args, kwargs = given.get("args", []), given.get("kwargs", {})
     if task.timeout is not None:
         outcome.delivery.times_out_at = time.monotonic() + task.timeout
     if task.takes_context:

@@ -13,7 +13,6 @@ import functools
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from asgiref.sync import sync_to_async
@@ -98,7 +97,7 @@ class AsyncQueueMixin(OperatorMixin):
         # A sleeper talks to the server: not on the event loop. Nor in one of the few threads that
         # the loop has: whoever comes next would wait for it.
         with self.borrowed_sleeper() as sleeper, ThreadPoolExecutor(1, "apoll") as own_thread:
-            there = partial(asyncio.get_running_loop().run_in_executor, own_thread)
+            there = functools.partial(asyncio.get_running_loop().run_in_executor, own_thread)
             try:
                 await whole(there(sleeper.__enter__))
                 while True:

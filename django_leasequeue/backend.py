@@ -289,8 +289,8 @@ def finished_result(
     running: TaskResult[..., Any],
     *,
     at: datetime,
-    return_value: Any = None,
-    error: BaseException | None = None,
+    return_value: Any,
+    error: BaseException | None,
 ) -> TaskResult[..., Any]:
     """*running* after its last attempt, for those who are told without asking the database.
 

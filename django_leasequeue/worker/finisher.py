@@ -129,7 +129,7 @@ class Finisher:
             self.outage.met(error)
             return None
 
-    def insist(self, outcome: Outcome, *, repeated: bool = False) -> None:
+    def insist(self, outcome: Outcome, *, repeated: bool) -> None:
         """Record one outcome, trying until its lease is over."""
         failures, plain = 0, False
         while True:

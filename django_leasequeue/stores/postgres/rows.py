@@ -46,7 +46,7 @@ def claimed(rows: Sequence[tuple[Any, ...]], *, queue: str, worker: str) -> Clai
         if token is None:
             break
         left = (deadline - leased_at).total_seconds()
-        facts = (
+        facts = (  # in the order of a lease's fields
             queue, tenant, id, seq, life, token, attempt, max_attempts, worker,
             utc(leased_at), utc(deadline), max_lease, left, utc(enqueued_at), utc(visible_since),
             previous_token, dedupe_key, priority, path, payload_text, details_text, True,

@@ -130,6 +130,18 @@ def test_who_listens_is_told_of_each_of_many(backend: LeaseQueueBackend) -> None
     assert told == [result.id for result in results]
 
 
+def test_what_nobody_listens_to_is_not_sent(
+    backend: LeaseQueueBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But to Django's own receiver, whose log nobody wants."""
+    monkeypatch.setattr(task_enqueued, "send_robust", None)
+
+    tasks.send.enqueue("ada")
+    tasks.send.enqueue_many([["bob"]])
+
+    assert backend.queue("mail").depth().visible == 2
+
+
 def test_djangos_log_has_each_of_many_where_the_site_wants_it(
     backend: LeaseQueueBackend, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
+from django.dispatch import Signal
 
 from django_leasequeue import signals
+from django_leasequeue.backend import LeaseQueueBackend
 from django_leasequeue.compat import TaskResultStatus, task_finished, task_started
 from tests.databases import on_all
 from tests.waiting import wait_for
@@ -94,6 +97,28 @@ def test_a_retry_is_no_finish(site: Site) -> None:
 
     running, failed = TaskResultStatus.RUNNING, TaskResultStatus.FAILED
     assert told == [("started", running)] * 3 + [("finished", failed)]
+
+
+@pytest.mark.parametrize("signal", [None, task_started, task_finished])
+def test_a_result_is_made_where_somebody_asks_for_it(
+    site: Site, monkeypatch: pytest.MonkeyPatch, signal: Signal | None
+) -> None:
+    """It takes longer than to run a small task."""
+    made: list[Any] = []
+    make = LeaseQueueBackend.running_result
+
+    def noted(*asked: Any) -> Any:
+        made.append(asked)
+        return make(*asked)
+
+    monkeypatch.setattr(LeaseQueueBackend, "running_result", noted)
+    site.enqueue(tasks.add, 1, 2)
+
+    with receiving(signal, lambda **_: None) if signal else nullcontext():
+        site.drain()
+
+    assert len(made) == (signal is not None)
+    assert site.kinds()[-1] == "acked"
 
 
 def test_a_receiver_that_raises_costs_nothing(site: Site) -> None:

@@ -256,3 +256,21 @@ def test_who_watches_the_connection_sees_each_statement(
     names = ("enqueue_one", "notify")
     assert seen == [statements.statement(name).text for name in names]
     assert pairs == []
+
+
+def test_who_watches_for_the_site_s_statements_only_is_passed_by(
+    queue: Queue, pairs: list[PairCursor]
+) -> None:
+    """As a worker does, in each of its threads."""
+    seen: list[str] = []
+
+    def watch(execute: Any, sql: Any, params: Any, many: bool, context: Any) -> Any:
+        seen.append(sql)
+        return execute(sql, params, many, context)
+
+    watch.passes_ours = True  # type: ignore[attr-defined]
+    with connection.execute_wrapper(watch):
+        queue.enqueue("x")
+        connection.cursor().execute("SELECT 1")
+    assert seen == ["SELECT 1"]
+    assert len(pairs) == 1

@@ -72,6 +72,16 @@ def test_a_backlog_is_claimed_in_order(backlog: PostgresStore) -> None:
     assert begins_at_the_beginning(backlog)
 
 
+def test_a_claim_that_found_all_remembers_nothing(store: PostgresStore) -> None:
+    """The next one begins at the beginning: to remember would cost a woken worker time."""
+    store.enqueue("q", [a_task("only")])
+
+    assert claim(store)
+
+    head = store.heads["q"]
+    assert (head.bounds, head.priorities) == (Bounds(), frozenset())
+
+
 def test_a_later_task_of_more_priority_is_not_passed_by(backlog: PostgresStore) -> None:
     claim(backlog)
     backlog.enqueue("q", [a_task("urgent", priority=1), a_task("idle", priority=-1)])

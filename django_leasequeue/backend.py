@@ -209,7 +209,7 @@ class LeaseQueueBackend(LeaseTaskBackend):
             payloads = payloads_of(validation.items("calls", calls))
         queue = known.queue
         if known.like.dedupe_key is not None:  # the first holds it, the others are its duplicates
-            new, each = how(known.task), list(payloads)
+            new, each = how(known.task), list(map(json_value, payloads))
             with Refusals(NOT_JSON):
                 held = queue.enqueue_many(NewTask(payload=payload, **new) for payload in each)
             return [self.told(known.task, *one) for one in zip(held, each, strict=True)]

@@ -80,6 +80,18 @@ def test_of_many_calls_with_one_key_the_first_is_stored(backend: LeaseQueueBacke
     assert second.args == ["ada"]
 
 
+def test_the_result_of_one_with_a_key_says_what_was_stored(backend: LeaseQueueBackend) -> None:
+    """And goes on saying so, whatever becomes of the call that was handed in."""
+    send = tasks.send.using(dedupe_key="k")
+    calls: list[Any] = [("ada",), ["ada"], {"to": "ada"}]
+    for at, call in enumerate(calls):
+        [result] = send.using(tenant=str(at)).enqueue_many([call])
+        if not isinstance(call, tuple):
+            call.clear()
+
+        assert result == backend.get_result(result.id)
+
+
 @pytest.mark.parametrize("call", ["ada", 7, None, [object()], {"to": math.nan}])
 def test_of_many_calls_one_that_can_not_be_stored_is_named_and_none_is(
     backend: LeaseQueueBackend, call: Any

@@ -130,7 +130,7 @@ class Coroutines:
 
     def start_prepared(self) -> None:
         self.called = False  # what is prepared from here on calls again
-        while self.prepared:
+        for _ in range(len(self.prepared)):  # no more: some are over at once, and let others come
             run, context = self.prepared.popleft()
             task = asyncio.Task(run, loop=self.loop, context=context, **EAGERLY)
             if not task.done():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextvars import copy_context
 from typing import Any
 
 import pytest
@@ -47,6 +48,29 @@ def test_a_loop_told_to_stop_before_it_runs_ends_well(postgres: Site) -> None:
     worker.coroutines.stop()
 
     in_thread(worker.coroutines.run).result(PATIENCE)
+
+
+def test_who_waits_has_its_turn_between_those_that_are_over_at_once(postgres: Site) -> None:
+    """Each of these makes room for another."""
+    worker = Worker(task_backends[postgres.alias], ["work"], async_tasks=1)  # type: ignore[arg-type]
+    loop = worker.coroutines
+    assert loop
+    turns: list[Any] = []
+
+    async def be_over(number: int) -> None:
+        turns.append(number)
+        if number == 0:
+            loop.loop.call_soon(turns.append, "who waits")
+        if number == 9:
+            loop.stop()
+        else:
+            loop.hand_over(be_over(number + 1), copy_context())
+
+    loop.hand_over(be_over(0), copy_context())
+
+    in_thread(loop.run).result(PATIENCE)
+    assert turns[:2] == [0, "who waits"]
+    assert turns[2:] == [*range(1, 10)]
 
 
 def test_the_loop_goes_on_when_a_task_stops_it(postgres: Site) -> None:

@@ -19,7 +19,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import psycopg
+from django.apps import apps
 from django.db import connections
+from django.db.backends import utils
 from django.db.backends.base.base import BaseDatabaseWrapper
 from psycopg import Pipeline, generators
 from psycopg.adapt import Dumper, Transformer
@@ -133,7 +135,14 @@ def answer_of(
 
 
 def is_watched(connection: Any) -> bool:
-    """Whether somebody wants to see each statement, not only those that aren't ours."""
+    """Whether somebody wants to see each statement, not only those that aren't ours.
+
+    By Django's wrappers, or in the place of its cursor or the cursor's ``execute``, as Sentry.
+    """
+    execute, made_by = utils.CursorWrapper.execute, type(connection).make_cursor
+    plain = getattr(execute, "__globals__", None) is vars(utils)
+    if not (plain and made_by is BaseDatabaseWrapper.make_cursor and apps.ready):
+        return True
     return any(not getattr(each, "passes_ours", False) for each in connection.execute_wrappers)
 
 

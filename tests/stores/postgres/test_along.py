@@ -6,11 +6,14 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import replace
+from functools import wraps
 from typing import Any
 
 import psycopg
 import pytest
-from django.db import DatabaseError, DataError, IntegrityError, connection, transaction
+from django.apps import apps
+from django.db import DatabaseError, DataError, IntegrityError, connection, connections, transaction
+from django.db.backends.utils import CursorWrapper
 
 from django_leasequeue import wakeups
 from django_leasequeue.admission import admit
@@ -274,3 +277,36 @@ def test_who_watches_for_the_site_s_statements_only_is_passed_by(
         connection.cursor().execute("SELECT 1")
     assert seen == ["SELECT 1"]
     assert len(pairs) == 1
+
+
+@pytest.mark.parametrize("name", ["execute", "make_cursor"])
+def test_who_stands_in_for_django_s_cursor_sees_each_statement(
+    queue: Queue, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sentry puts its own in the place of its ``execute``."""
+    seen: list[str] = []
+    execute = CursorWrapper.execute
+
+    @wraps(execute)
+    def noted(cursor: Any, sql: Any, params: Any = None) -> Any:
+        seen.append(sql)
+        return execute(cursor, sql, params)
+
+    def noting(connection: Any, cursor: Any) -> Any:
+        return type("Noting", (CursorWrapper,), {"execute": noted})(cursor, connection)
+
+    if name == "execute":
+        monkeypatch.setattr(CursorWrapper, "execute", noted)
+    else:
+        monkeypatch.setattr(type(connections["default"]), "make_cursor", noting)
+    queue.enqueue("x")
+    names = ("enqueue_one", "notify")
+    assert seen == [statements.statement(name).text for name in names]
+
+
+def test_django_warns_of_an_enqueue_before_the_apps_are_ready(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(apps, "ready", False)
+    with pytest.warns(RuntimeWarning, match="during app initialization"):
+        queue.enqueue("x")

@@ -60,6 +60,10 @@ class Lease(NamedTuple):
         shown = {name: value for name, value in self._asdict().items() if name not in UNSHOWN}
         return f"Lease({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
+    def __sentry_repr__(self) -> str:
+        """For Sentry, which else tells each value of a tuple."""
+        return repr(self)
+
     @property
     def payload(self) -> Any:
         """The task's payload, parsed anew at each call: nobody can change it for others."""

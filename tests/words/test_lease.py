@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pprint
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -132,3 +133,11 @@ def test_a_lost_lease_says_which_and_why_and_never_the_payload() -> None:
     error = LeaseLostError(LEASE, LostReason.SUPERSEDED)
 
     assert str(error) == "emails/42 attempt 2 token 981 is superseded; nothing was changed"
+
+
+def test_what_shows_it_shows_neither_payload_nor_details() -> None:
+    """Sentry tells a tuple's values one by one, unless it is told otherwise."""
+    for shown in (repr(LEASE), LEASE.__sentry_repr__(), pprint.pformat(LEASE)):
+        assert "981" in shown
+        assert "4111" not in shown
+        assert "page 3" not in shown

@@ -17,7 +17,6 @@ from ..base import Failure, Finish
 from .statements import Packed
 
 ROWS_MAX: Final = 1000  # tasks that one statement stores or leases
-ROWS_FIRST: Final = 250  # of many alike, since the server waits for them
 CHARACTERS_MAX: Final = 16 * 1024 * 1024  # of payloads in it; the server takes no more than 1 GB
 MICROSECOND: Final = timedelta(microseconds=1)
 LIFE_CHARACTERS: Final = 36
@@ -47,11 +46,11 @@ def chunks(tasks: Sequence[Admitted]) -> Iterator[list[Admitted]]:
 def batches(payloads: Iterable[str]) -> Iterator[dict[str, Packed]]:
     """*payloads* in order, with a new life each, cut so that no batch grows too large."""
     texts: list[str] = []
-    characters, size = 0, ROWS_FIRST
+    characters = 0
     for text in payloads:
-        if len(texts) == size or (texts and characters + len(text) > CHARACTERS_MAX):
+        if len(texts) == ROWS_MAX or (texts and characters + len(text) > CHARACTERS_MAX):
             yield batch(texts)
-            texts, characters, size = [], 0, ROWS_MAX
+            texts, characters = [], 0
         texts.append(text)
         characters += len(text)
     if texts:

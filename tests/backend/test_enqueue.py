@@ -214,17 +214,18 @@ def test_calls_that_ask_the_database_are_read_before_anything_is_sent(
     assert len(tasks.send.enqueue_many(calls())) == LATE
 
 
+@pytest.mark.parametrize("named", [False, True])
 def test_arguments_that_ask_the_database_are_read_before_anything_is_sent(
-    backend: LeaseQueueBackend,
+    backend: LeaseQueueBackend, *, named: bool
 ) -> None:
     class Page(UserList[str]):
         def __iter__(self) -> Iterator[str]:
             backend.queue("mail").depth()
             return super().__iter__()
 
-    calls = [[Page(["ada"])] if number % 500 == 499 else [str(number)] for number in range(LATE)]
-    results = tasks.send.enqueue_many(calls)
-    assert results[499].args == [["ada"]]
+    given = [Page(["ada"]) if number % 500 == 499 else str(number) for number in range(LATE)]
+    results = tasks.send.enqueue_many({"to": to} if named else [to] for to in given)
+    assert [*results[499].args, *results[499].kwargs.values()] == [["ada"]]
 
 
 async def many_later() -> Any:

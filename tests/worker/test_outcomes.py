@@ -7,11 +7,13 @@ from contextlib import nullcontext
 from typing import Any
 
 import pytest
+from django.db import OperationalError
 from django.dispatch import Signal
 
 from django_leasequeue import signals
 from django_leasequeue.backend import LeaseQueueBackend
-from django_leasequeue.compat import TaskResultStatus, task_finished, task_started
+from django_leasequeue.compat import TASKS_LOGGER, TaskResultStatus, task_finished, task_started
+from django_leasequeue.lease import Lease
 from tests.databases import on_all
 from tests.waiting import wait_for
 
@@ -119,6 +121,39 @@ def test_a_result_is_made_where_somebody_asks_for_it(
 
     assert len(made) == (signal is not None)
     assert site.kinds()[-1] == "acked"
+
+
+def test_djangos_own_line_tells_that_a_task_has_failed(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is an error; of those that end well, or are tried again, it says nothing."""
+    site.enqueue(tasks.add, 1, 2)
+    site.enqueue(tasks.fail, "no")
+
+    site.drain()
+
+    levels = [record.levelname for record in caplog.records if record.name == TASKS_LOGGER]
+    assert levels == ["ERROR"]
+
+
+def test_a_task_whose_history_can_t_be_read_is_given_back_before_it_begins(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outages = [OperationalError("away")]
+    make = LeaseQueueBackend.running_result
+
+    def read(backend: LeaseQueueBackend, lease: Lease, *known: Any) -> Any:
+        if lease.attempt == 2 and outages:
+            raise outages.pop()
+        return make(backend, lease, *known)
+
+    monkeypatch.setattr(LeaseQueueBackend, "running_result", read)
+    site.enqueue(tasks.fail, "no")
+
+    site.drain()
+
+    retried, released = ["leased", "retried"], ["leased", "released"]
+    assert site.kinds() == ["enqueued", *retried, *released, *retried, "leased", "dead"]
 
 
 def test_a_receiver_that_raises_costs_nothing(site: Site) -> None:

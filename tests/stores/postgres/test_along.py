@@ -22,6 +22,7 @@ from django_leasequeue.records import NewTask
 from django_leasequeue.stores.postgres import statements
 from django_leasequeue.stores.postgres.statements import PREPARED_FROM, PairCursor
 from django_leasequeue.wakeups import Wake
+from django_leasequeue.worker.sessions import Session
 from tests.waiting import PATIENCE, in_thread, wait_for
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -245,16 +246,21 @@ def test_an_interrupt_costs_nobody_the_connection(
     assert queue.depth().visible in (PREPARED_FROM + 1, PREPARED_FROM + 2)
 
 
-def test_who_watches_the_connection_sees_each_statement(
-    queue: Queue, pairs: list[PairCursor]
-) -> None:
-    seen: list[str] = []
+def noting(seen: list[str]) -> Callable[..., Any]:
+    """What watches a connection."""
 
     def watch(execute: Any, sql: Any, params: Any, many: bool, context: Any) -> Any:
         seen.append(sql)
         return execute(sql, params, many, context)
 
-    with connection.execute_wrapper(watch):
+    return watch
+
+
+def test_who_watches_the_connection_sees_each_statement(
+    queue: Queue, pairs: list[PairCursor]
+) -> None:
+    seen: list[str] = []
+    with connection.execute_wrapper(noting(seen)):
         queue.enqueue("x")
     names = ("enqueue_one", "notify")
     assert seen == [statements.statement(name).text for name in names]
@@ -266,12 +272,8 @@ def test_who_watches_for_the_site_s_statements_only_is_passed_by(
 ) -> None:
     """As a worker does, in each of its threads."""
     seen: list[str] = []
-
-    def watch(execute: Any, sql: Any, params: Any, many: bool, context: Any) -> Any:
-        seen.append(sql)
-        return execute(sql, params, many, context)
-
-    watch.passes_ours = True  # type: ignore[attr-defined]
+    watch = noting(seen)
+    watch.passes_ours = Session.watch.passes_ours  # type: ignore[attr-defined]
     with connection.execute_wrapper(watch):
         queue.enqueue("x")
         connection.cursor().execute("SELECT 1")

@@ -135,7 +135,7 @@ def answer_of(
 
 
 def is_watched(connection: Any) -> bool:
-    """Whether somebody wants to see each statement, not only those that aren't ours.
+    """Whether somebody wants to see our statements, too, not the site's alone.
 
     By Django's wrappers, or in the place of its cursor or the cursor's ``execute``, as Sentry.
     """

@@ -103,9 +103,13 @@ def test_a_retry_is_no_finish(site: Site) -> None:
 
 @pytest.mark.parametrize("signal", [None, task_started, task_finished])
 def test_a_result_is_made_where_somebody_asks_for_it(
-    site: Site, monkeypatch: pytest.MonkeyPatch, signal: Signal | None
+    site: Site,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    signal: Signal | None,
 ) -> None:
     """It takes longer than to run a small task."""
+    caplog.set_level("WARNING", logger=TASKS_LOGGER)  # as the worker's command has it
     made: list[Any] = []
     make = LeaseQueueBackend.running_result
 
@@ -127,6 +131,7 @@ def test_djangos_own_line_tells_that_a_task_has_failed(
     site: Site, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is an error; of those that end well, or are tried again, it says nothing."""
+    caplog.set_level("WARNING", logger=TASKS_LOGGER)
     site.enqueue(tasks.add, 1, 2)
     site.enqueue(tasks.fail, "no")
 

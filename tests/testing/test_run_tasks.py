@@ -158,19 +158,24 @@ def test_signals_are_sent_and_the_log_is_written(
     using: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     told: list[str] = []
-    receivers = {
-        name: lambda name=name, **_: told.append(name)
-        for name in ("started", "finished", "retried", "dead")
+    hears = {
+        name: (signal, lambda name=name, **_: told.append(name))
+        for name, signal in {
+            **{"started": task_started, "finished": task_finished},
+            **{"retried": signals.task_retried, "dead": signals.task_dead},
+        }.items()
     }
-    task_started.connect(receivers["started"])
-    task_finished.connect(receivers["finished"])
-    signals.task_retried.connect(receivers["retried"])
-    signals.task_dead.connect(receivers["dead"])
+    for signal, receiver in hears.values():
+        signal.connect(receiver)
     caplog.set_level(logging.INFO, logger="django_leasequeue")
     tasks.found.enqueue("a")
     tasks.found_twice.enqueue("a")
 
-    run_tasks()
+    try:
+        run_tasks()
+    finally:  # or others' results would be made for these
+        for signal, receiver in hears.values():
+            signal.disconnect(receiver)
 
     assert told == ["started", "finished", "started", "finished", "dead"]
     ours = [record for record in caplog.records if record.name == "django_leasequeue"]

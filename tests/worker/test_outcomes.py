@@ -110,6 +110,8 @@ def test_a_result_is_made_where_somebody_asks_for_it(
 ) -> None:
     """It takes longer than to run a small task."""
     caplog.set_level("WARNING", logger=TASKS_LOGGER)  # as the worker's command has it
+    for each in (task_started, task_finished):
+        monkeypatch.setattr(each, "receivers", [])
     made: list[Any] = []
     make = LeaseQueueBackend.running_result
 

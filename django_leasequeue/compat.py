@@ -57,7 +57,8 @@ else:
 
 
 tasks_logger = logging.getLogger(TASKS_LOGGER)
-own_receivers = {id(each) for each in (log_task_enqueued, log_task_started, log_task_finished)}
+# No set: a receiver's dispatch_uid need not be hashable.
+own_receivers = [id(each) for each in (log_task_enqueued, log_task_started, log_task_finished)]
 
 
 def heard(signal: Signal, level: int) -> bool:

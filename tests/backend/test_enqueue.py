@@ -128,17 +128,18 @@ def test_the_results_of_many_are_made_when_they_are_asked_for(
         results[3]
 
 
-def test_who_listens_is_told_of_each_of_many(backend: LeaseQueueBackend) -> None:
+@pytest.mark.parametrize("uid", [None, "mine", ["not", "hashable"]])
+def test_who_listens_is_told_of_each_of_many(backend: LeaseQueueBackend, uid: Any) -> None:
     told = []
 
     def listen(task_result: Any, **_: Any) -> None:
         told.append(task_result.id)
 
-    task_enqueued.connect(listen)
+    task_enqueued.connect(listen, dispatch_uid=uid)
     try:
         results = tasks.send.enqueue_many([["ada"], ["bob"]])
     finally:
-        task_enqueued.disconnect(listen)
+        task_enqueued.disconnect(listen, dispatch_uid=uid)
     assert told == [result.id for result in results]
 
 
